@@ -78,11 +78,12 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     if not request.columns:
         return int(not request.is_one_side or len(first) > 1 or bool(_of_text(first, langs[0])))
     if not all(map(_NUMBER.fullmatch, request.columns)):
-        named, heads = {*map(str.casefold, request.columns)}, enumerate(rows[:_TITLE_ROWS], 1)
-        return next((number for number, row in heads if named <= {*map(str.casefold, row)}), 1)
+        named, heads = {*map(_folded, request.columns)}, enumerate(rows[:_TITLE_ROWS], start=1)
+        return next((number for number, row in heads if named <= {*map(_folded, row)}), 1)
     cells = ["".join(first[int(column) - 1 :][:1]) for column in request.columns]
-    for cell, lang, names in zip(cells, langs, _SIDES, strict=True):
-        if cell.strip().casefold() not in names and not names_language(cell, lang):
+    sides = (_TEXT, _TEXT) if request.is_one_side else _SIDES
+    for cell, lang, names in zip(cells, langs, sides, strict=True):
+        if _folded(cell) not in names and not names_language(cell, lang):
             return 0
     shown = printable(" | ".join(cells))
     console.notice(f"{request.file}: its first row is a header, {shown}, and is left out")
@@ -149,14 +150,18 @@ def by_language(cell: dict[str, Any]) -> dict[str, Any]:
 def _named(column: str, names: Sequence[str]) -> list[int]:
     """Return the places of exactly this name, or else of the same one in another case."""
     exact = [place for place, name in enumerate(names) if name == column]
-    folded = column.casefold()
-    return exact or [place for place, name in enumerate(names) if name.casefold() == folded]
+    folded = _folded(column)
+    return exact or [place for place, name in enumerate(names) if _folded(name) == folded]
 
 
 def _of_text(names: Sequence[str], lang: str) -> list[int]:
     """Return the places of the columns that may hold the text of a table with one language."""
-    named = [place for place, name in enumerate(names) if name.strip().casefold() in _TEXT]
+    named = [place for place, name in enumerate(names) if _folded(name) in _TEXT]
     return named or _of_language(names, lang)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
 
 
 def _repeats_itself(rows: Sequence[Sequence[str]], place: int) -> bool:
@@ -177,7 +182,7 @@ def language_columns(
     """
     places_of = [_of_language(names, lang) for lang in langs]
     if not any(places_of):
-        words = [name.strip().casefold() for name in names]
+        words = list(map(_folded, names))
         places_of = [[index for index, word in enumerate(words) if word in side] for side in _SIDES]
     if not all(places_of):
         return None

@@ -40,6 +40,7 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         # A title, and perhaps blank rows, stand above the header.
         ("Words\n\nEnglish,Velu\na,x\n", ":english,VELU", [("a", "x")]),
         ("My words;\n;\nEN;de\na;x\n", ":en,DE", [("a", "x")]),
+        (" English ,VELU\na,x\n", ":English,Velu", [("a", "x")]),
         ("SRC,Target\na,x\n", ":1,2", [("a", "x")]),
         ("n;German;English\n1;x;a\n", ":3,2", [("a", "x")]),
     ],

@@ -44,7 +44,7 @@ def test_columns_may_have_names_of_languages_and_json_is_refused(tmp_path: Path)
     named = save(tmp_path / "named.parquet", {"German": ["x"], "en-US": ["a"]})
     assert rows(str(named)) == [("a", "x")]
     text = save(tmp_path / "text.parquet", {"translation": ['{"en": "a", "de": "x"}']})
-    with pytest.raises(DataError, match="for en and de; it has translation;"):
+    with pytest.raises(DataError, match=r"en and de; .* translation;"):
         rows(str(text))
 
 

@@ -18,15 +18,7 @@ from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
 from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
 from nmt.system.files import is_there
-from nmt.tables.formats import (
-    STDIN,
-    TABLES,
-    XLSX,
-    FileRequest,
-    are_two_tables,
-    file_and_columns,
-    suffix_of,
-)
+from nmt.tables.formats import STDIN, TABLES, XLSX, FileRequest, are_two_tables, file_and_columns
 from nmt.tables.joined import JoinedTables
 
 _SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
@@ -78,7 +70,7 @@ def find_reader(
             raise UsageError(f"{name}: --encoding is of one of the two only; convert it to UTF-8")
         columns = parts[0].columns[:1] + parts[-1].columns[1:]
         return JoinedTables(request, parts, columns, parts[0].encoding)
-    if suffix_of(name) in _SPREADSHEETS:
+    if name.lower().endswith(_SPREADSHEETS):
         raise UsageError(f"{name}: {_SAVE_IT}")
     if columns and not (form and form.has_columns):
         if path.is_file() and not form and _has_tabs(path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from prepare_job import Job, pairs, pairs_in
-from text_formats import UTF8, save
+from text_formats import UTF8, rows_of, save
 
 from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.find import find_reader
@@ -102,6 +102,25 @@ def test_each_option_reads_its_files_of_a_folder(
     )
     for stem in ("valid", "test-dev_"):
         assert (folder.path / f"{stem}.en").read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "sides"),
+    [
+        ("x.tsv", ("", ""), ("a\nb\n", "x\ny\n")),  # without a header
+        ("x.tsv", (":1", ":1"), ("text\na\nb\n", "sentence\nx\ny\n")),
+        ("x.tsv", ("", ":German"), ("id\teng\n1\ta\n2\tb\n", "GERMAN\tid\nx\t1\ny\t2\n")),
+        ("x.csv", ("", ""), ('a\n"b"\n', '"x"\ny\n')),
+        ("x.jsonl", (":T", ""), ('{"t":"a"}\n{"t":"b"}\n', '{"i":1,"u":"x"}\n{"i":2,"u":"y"}\n')),
+    ],
+)
+def test_two_tables_have_a_column_of_text_each(
+    tmp_path: Path, name: str, columns: tuple[str, str], sides: tuple[str, str]
+) -> None:
+    for side, text in enumerate(sides):
+        (tmp_path / f"{side}{name}").write_text(text)
+    both = ",".join(f"{tmp_path}/{side}{name}{column}" for side, column in enumerate(columns))
+    assert rows_of(both) == [("a", "x"), ("b", "y")]
 
 
 @pytest.mark.parametrize(
