@@ -29,7 +29,7 @@ $(VENV)/installed: pyproject.toml $(wildcard .locks/*)
 	@$(MAKE) --no-print-directory torch
 	$(PIP_INSTALL) 'setuptools>=77'
 	$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat \
-	  --editable '.[arrow,ctranslate2,langid,plot,terms,zstd]'
+	  --editable '.[arrow,ctranslate2,langid,plot,terms,xlsx,zstd]'
 	@touch $@
 
 # Put torch into .venv, unless it is there. The usual wheel for x86-64 brings CUDA, 3.4 GB that a
@@ -107,7 +107,7 @@ lock: $(VENV)/installed  ## Renew .locks: the newest versions for each Python.
 	  { echo "# Versions that were tested with Python $$version. \`make lock\` renews them."; \
 	    echo $(TESTED_TORCH) | $(BIN)/uv pip compile pyproject.toml --quiet --python-version $$version \
 	      --constraint - --no-config --no-header --no-annotate --no-emit-index-url \
-	      $(addprefix --extra ,arrow ctranslate2 dev langid plot terms zstd) > $(VENV)/lock && \
+	      $(addprefix --extra ,arrow ctranslate2 dev langid plot terms xlsx zstd) > $(VENV)/lock && \
 	    grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' $(VENV)/lock; \
 	  } > .locks/python$$version.txt || exit; \
 	done

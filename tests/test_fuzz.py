@@ -23,7 +23,7 @@ import pytest
 from command_line import QUICK
 from foreign_models import MarianModel, MarianMT, to_binary, write_package
 from listed import listed
-from text_formats import write_csv, write_tmx, write_tsv, write_zip
+from text_formats import write_csv, write_tmx, write_tsv, write_xlsx, write_zip
 from toy_training import pairs, prepare_toy, train, write_text
 
 from nmt.__main__ import main
@@ -91,6 +91,7 @@ KINDS = {
     "tmx": ("memory.tmx", f"{PREPARE} memory.tmx"),
     "tsv": ("crawl.tsv", f"{PREPARE} crawl.tsv:en,de"),
     "csv": ("sheet.csv", f"{PREPARE} sheet.csv"),
+    "xlsx": ("sheet.xlsx", f"{PREPARE} sheet.xlsx:English,Deutsch"),
     "jsonl": ("lines.jsonl", f"{PREPARE} lines.jsonl"),
     "zip": ("opus.zip", f"{PREPARE} opus.zip"),
     "sgml": ("set.sgm", "score set.sgm set.sgm"),
@@ -128,7 +129,7 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
     train(data, folder / "run", max_updates=2, validate_every=1, save_every=1)
     to_binary(MarianModel().write(folder / "marian"))
     write_package(folder / "package", MarianMT().write(folder / "opus"))
-    for write in (write_tmx, write_tsv, write_csv, write_zip):
+    for write in (write_tmx, write_tsv, write_csv, write_zip, write_xlsx):
         write(folder, text)
     lines = [json.dumps({"translation": {"en": src, "de": tgt}}) for src, tgt in text]
     contents = {"page.html": HTML, "old.xlf": XLIFF, "film.srt": SRT}

@@ -41,6 +41,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "sacremoses": "nmt/data/moses.py",
     "langcodes": "nmt/data/languages.py",
     "pyarrow": "nmt/tables/parquet.py",
+    "python_calamine": "nmt/tables/xlsx.py",
     "fasttext": "nmt/prepare/language_id.py",
     "simplemma": "nmt/lexical/lemmas.py",
     "backports.zstd": "nmt/data/compressed.py",

@@ -39,12 +39,13 @@ def test_blank_lines_of_a_compressed_file_are_refused(suffix: str, tmp_path: Pat
         list(read_chunks(path, UTF8))
 
 
-def test_blank_lines_of_a_zip_are_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+@pytest.mark.parametrize("name", ["x.zip", "x.xlsx"])
+def test_blank_lines_of_a_zip_are_refused(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for lang in ("en", "de"):
             archive.writestr(f"x.{lang}", BLANK)
-    with pytest.raises(DataError, match=r"x.zip: .* 200 times"):
-        find_reader(str(tmp_path / "x.zip"), ("en", "de"), UTF8)
+    with pytest.raises(DataError, match=rf"{name}: .* 200 times"):
+        find_reader(str(tmp_path / name), ("en", "de"), UTF8)
 
 
 def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:

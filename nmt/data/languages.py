@@ -211,6 +211,17 @@ def is_code(name: str) -> bool:
     return bool(_WHOLE_CODE.fullmatch(name)) and primary_language(name) in _english_names()
 
 
+@lru_cache(_MANY)
+def is_language(name: str) -> bool:
+    """Return whether a name is a code of a language, or its English name."""
+    match = _NAME.fullmatch(name.strip()) if len(name) <= _LONGEST_NAME else None
+    if not match:
+        return False
+    return is_code(name.strip()) or any(
+        _folded(match["name"]) in names for names in _english_names().values()
+    )
+
+
 def english_name(code: str) -> str:
     """Return the usual English name of a language, such as German of de; its code if unknown."""
     language = primary_language(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ covers about four), and for each pair (two offsets, a line number and two hashes
 _TEXT_BYTES_A_PAIR = 12
 """Disk space for each pair whose text is kept, beside the text: two offsets, a line number."""
 
+_SIGNS = re.compile(r"[*?\[\]]+")  # of a pattern of files
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
 
@@ -130,7 +132,7 @@ class Sources:
         names: dict[str, str] = {}
         for text in options.test:  # a/test and b/test become test-test and test-test+2
             file, _ = file_and_columns(console.without_secrets(options.prefix_of(text)))
-            name = f"test-{Path(file).name}"
+            name = f"test-{_SIGNS.sub('_', Path(file).name)}"
             if options.pair:
                 name += f".{spell_pair(options.langs_of(text))}"
             others = (f"{name}+{number}" for number in count(2))
@@ -139,6 +141,7 @@ class Sources:
         n, texts = len(train), [*train, *options.valid, *names.values()]
         prefixes = [options.prefix_of(text) for text in texts]
         files = [file_and_columns(prefix)[0] for prefix in prefixes]
+        splits = ["train"] * n + ["valid"] * len(options.valid) + ["test"] * len(names)
         quotings = dict(map(name_and_value, options.quoting))
         readers = [
             find_reader(
@@ -146,6 +149,7 @@ class Sources:
                 options.langs_of(texts[index]),
                 encoding,
                 quoting=quotings.get(files[index], ""),
+                split=splits[index],
                 copies=copies,
             )
             for index, prefix in enumerate(prefixes)

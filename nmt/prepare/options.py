@@ -19,7 +19,7 @@ from nmt.data.manifest import LEARNING
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import TMX, ZIP, name_and_value, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
-from nmt.tables.formats import PARQUET, QUOTINGS, STDIN, TABLES, file_and_columns
+from nmt.tables.formats import QUOTINGS, STDIN, TABLES, file_and_columns
 
 _text_value = partial(value, panel="Text")
 _vocabulary_value = partial(value, panel="Vocabulary")
@@ -41,7 +41,7 @@ class PrepareOptions:
         (),
         f"Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed ({', '.join(SUFFIXES)}), "
         f"or in two files SOURCE,TARGET. Or a file: {listed((t.suffix for t in TABLES), 'or')} "
-        f"with columns, such as crawl.tsv:en,de, a folder of {PARQUET.suffix}, {TMX.suffix}, a "
+        f"with columns, such as crawl.tsv:en,de, a folder or 'PATTERN*' of them, {TMX.suffix}, a "
         f"{ZIP.suffix} of OPUS, a test set of WMT or IWSLT (.sgm, .xml), or {STDIN} for TSV on "
         f"stdin. All except {STDIN} can be at a URL such as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",

@@ -166,7 +166,7 @@ def _are_alike(rows: list[list[bytes]], *, padded: bool = False) -> bool:
     """
     width = len(rows[0]) if rows else 0
     if padded:
-        alike = sum(1 < len(cells) <= width or not any(cells[width:]) for cells in rows)
+        alike = sum(len(cells) > 1 and not any(cells[width:]) for cells in rows)
     else:
         alike = sum(len(cells) == width for cells in rows)
     return width > 1 and alike >= 0.9 * len(rows)

@@ -9,70 +9,162 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from nmt import console
 from nmt.console import printable
 from nmt.data.languages import names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
+from nmt.tables.row_choice import RowChoice
 
 _SIDES = (("source", "src"), ("target", "tgt", "trg"))
+_TEXT = ("text", "sentence")
+"""Names of the column with the text, in a table of one language."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_TRANSLATION = "translation."
+_TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
-_SHOWN_CELLS, _SHOWN_LETTERS = 8, 30
+_SHOWN_CELLS, _SHOWN_LETTERS = 12, 30
+_TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
 @dataclass(frozen=True)
 class Columns:
     names: tuple[str, ...]  # of source and target, in the header; or their numbers from 1
     places: tuple[int, int]  # of source and target, from 0
-    has_header: bool
-    cells: int  # of the first row
-    is_wide: bool  # whether a row may have more cells, because the user gave columns by numbers
+    skipped: int  # rows up to the header, which counts too; 0 without one
+    cells: int  # of the header, or of the first row
+    choice: RowChoice | None
+    choice_places: tuple[int, ...]  # of the columns that choose rows
 
 
-def find_columns(
-    request: FileRequest, rows: Sequence[Sequence[bytes]], header: Sequence[str]
-) -> Columns:
+def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: str) -> Columns:
     """Find the columns of a table.
 
-    rows: the first ones, the header among them if there is one; header: the first row, decoded.
+    rows: the first ones, the header among them if there is one; codec: of their cells.
     DataError if a column is not there, or it is not clear which ones are meant.
     """
-    text, langs, columns = request.file, request.langs, request.columns
-    if any(_NUMBER.fullmatch(column) and int(column) == 0 for column in columns):
-        raise UsageError(f"{text}: columns are counted from 1, not from 0")
-    if columns:
-        src, tgt = (_place(text, column, header) for column in columns)
-        are_numbers = all(map(_NUMBER.fullmatch, columns))
-        return Columns(columns, (src, tgt), not are_numbers, len(header), are_numbers)
-    if not rows:
-        return Columns(("1", "2"), (0, 1), False, 0, False)
-    named = language_columns(text, header, langs)
-    # Some files have the codes of the languages in each row.
-    if named is None or all(_repeats_itself(rows, index) for index in named):
-        cells = [cell.decode(errors="replace") for cell in rows[0][:_SHOWN_CELLS]]
-        shown = printable(" | ".join(cell[:_SHOWN_LETTERS] for cell in cells))
-        raise DataError(
-            f"{text}: no header names {langs[0]} and {langs[1]}; the first row is {shown}; name "
-            f"two columns, as in {text}:1,2, or by a header"
-        )
-    return Columns((header[named[0]], header[named[1]]), named, True, len(header), False)
+    numbers = [int(column) for column in request.columns if _NUMBER.fullmatch(column)]
+    if 0 in numbers:
+        raise UsageError(f"{request.file}: columns are counted from 1, not from 0")
+    texts = [[cell.decode(codec, "replace") for cell in row] for row in rows]
+    skipped = _rows_to_header(request, texts) if texts else 0
+    header = texts[skipped - 1] if skipped else []
+
+    def samples(name: str) -> Sequence[str]:
+        place = header.index(name)
+        return [row[place] for row in texts[skipped:] if place < len(row)]
+
+    choice = RowChoice.find(request, header, samples)
+    if len(numbers) == 2:
+        src, tgt = numbers[0] - 1, numbers[1] - 1
+    elif header or request.columns:
+        src, tgt = chosen_columns(request, header, range(len(header)), choice, way="1,2")
+        # Some files have the codes of the languages in each row.
+        if not request.columns and all(_repeats_itself(texts, place) for place in (src, tgt)):
+            raise _lacks(request, f"columns for {' and '.join(request.langs)}", header, "1,2")
+    else:
+        src, tgt = 0, int(not request.is_one_side)
+    labels = ["".join(header[place : place + 1]) or str(place + 1) for place in (src, tgt)]
+    choice = choice and choice.for_columns(*labels)
+    places = tuple(map(header.index, choice.columns)) if choice else ()
+    size = len(header or (texts[0] if texts else []))
+    return Columns(request.columns or tuple(labels), (src, tgt), skipped, size, choice, places)
 
 
-def _place(text: str, column: str, header: Sequence[str]) -> int:
-    if _NUMBER.fullmatch(column):
-        return int(column) - 1
-    if header.count(column) != 1:
-        many = "has several columns" if column in header else "has no column"
-        raise DataError(
-            f"{text}: {many} {column!r}; its first row is {', '.join(header[:8])!r}; name columns "
-            "by a header or by numbers, such as :1,2"
-        )
-    return header.index(column)
+def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows there are up to the header; 0 if there is none."""
+    first, langs = rows[0], request.langs
+    if not request.columns:
+        return int(not request.is_one_side or len(first) > 1 or bool(_of_text(first, langs[0])))
+    if not all(map(_NUMBER.fullmatch, request.columns)):
+        named, heads = {*map(_folded, request.columns)}, enumerate(rows[:_TITLE_ROWS], start=1)
+        return next((number for number, row in heads if named <= {*map(_folded, row)}), 1)
+    cells = ["".join(first[int(column) - 1 :][:1]) for column in request.columns]
+    sides = (_TEXT, _TEXT) if request.is_one_side else _SIDES
+    for cell, lang, names in zip(cells, langs, sides, strict=True):
+        if _folded(cell) not in names and not names_language(cell, lang):
+            return 0
+    shown = printable(" | ".join(cells))
+    console.notice(f"{request.file}: its first row is a header, {shown}, and is left out")
+    return 1
 
 
-def _repeats_itself(rows: Sequence[Sequence[bytes]], place: int) -> bool:
+def chosen_columns(
+    request: FileRequest,
+    names: Sequence[str],
+    strings: Sequence[int],
+    choice: RowChoice | None,
+    *,
+    way: str = "SOURCE,TARGET",
+) -> tuple[int, int]:
+    """Return which columns the user names, or else those named like the languages (DataError).
+
+    Those of `translation` are looked at first.
+
+    names: of the columns, and of the fields inside of columns; strings: which ones hold text;
+    choice: what chooses rows, by columns that do not; way: how to name columns.
+    """
+    langs = request.langs
+    if request.columns or request.is_one_side:
+        named = [_named(column, names) for column in request.columns]
+        named = named or 2 * [_of_text(names, langs[0]) or [*strings]]
+        for column, places in zip(request.columns or ("text", "text"), named, strict=True):
+            if len(places) != 1:
+                raise _lacks(request, f"one column {column!r}", names, way)
+        return named[0][0], named[1][0]
+    others = choice.columns[: choice.languages] if choice else ()
+    plain = ["" if name in others else name for name in names]
+    inside = [_TRANSLATION.sub("", name) * bool(_TRANSLATION.match(name)) for name in names]
+    text = request.file
+    found = language_columns(text, inside, langs) or language_columns(text, plain, langs)
+    if found is None:
+        raise _lacks(request, f"columns for {langs[0]} and {langs[1]}", names, way)
+    return found
+
+
+def _lacks(request: FileRequest, wanted: str, names: Sequence[str], way: str) -> DataError:
+    shown = printable(" | ".join(name[:_SHOWN_LETTERS] for name in names[:_SHOWN_CELLS]))
+    text, example = request.file, f"two, as in {request.file}:{way}"
+    if request.is_one_side:
+        example = f"it, as in {text}:{way.partition(',')[0]}"
+    return DataError(f"{text}: must have {wanted}; it has {shown or None}; name {example}")
+
+
+def are_by_language(columns: tuple[str, ...]) -> bool:
+    """Return whether columns are of a table that need not have all languages in each row."""
+    return all(map(_TRANSLATION.match, columns))
+
+
+def by_language(cell: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts of a cell by their languages, if it has a list of each; or the cell.
+
+    If there are several texts in a language, the first one is taken.
+    """
+    langs, texts = cell.get("language"), cell.get("translation")
+    if isinstance(langs, list) and isinstance(texts, list) and len(langs) == len(texts):
+        return dict(zip(map(str, reversed(langs)), reversed(texts), strict=True))
+    return cell
+
+
+def _named(column: str, names: Sequence[str]) -> list[int]:
+    """Return the places of exactly this name, or else of the same one in another case."""
+    exact = [place for place, name in enumerate(names) if name == column]
+    folded = _folded(column)
+    return exact or [place for place, name in enumerate(names) if _folded(name) == folded]
+
+
+def _of_text(names: Sequence[str], lang: str) -> list[int]:
+    """Return the places of the columns that may hold the text of a table with one language."""
+    named = [place for place, name in enumerate(names) if _folded(name) in _TEXT]
+    return named or _of_language(names, lang)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _repeats_itself(rows: Sequence[Sequence[str]], place: int) -> bool:
     """Tell whether all rows, at least two, have the same cell."""
     return len(rows) > 1 and len({row[place] for row in rows if place < len(row)}) == 1
 
@@ -90,7 +182,7 @@ def language_columns(
     """
     places_of = [_of_language(names, lang) for lang in langs]
     if not any(places_of):
-        words = [name.strip().casefold() for name in names]
+        words = list(map(_folded, names))
         places_of = [[index for index, word in enumerate(words) if word in side] for side in _SIDES]
     if not all(places_of):
         return None
@@ -102,36 +194,6 @@ def language_columns(
                 f"{text}: the {lang} column may be {listed}; choose two, as in {text}:{example}"
             )
     return places_of[0][0], places_of[1][0]
-
-
-def nested_columns(request: FileRequest, text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the user names, or else those named like the languages (DataError).
-
-    Those of `translation` are looked at first.
-
-    text: its name, for messages; names: of the columns, and of the fields inside of columns.
-    """
-    for column in request.columns:
-        if column not in names:
-            raise _lacks_column(text, column, names)
-    if request.columns:
-        return request.columns
-    inside = [name for name in names if name.startswith(_TRANSLATION)]
-    for group in (inside, names):
-        short = [name.removeprefix(_TRANSLATION) if group is inside else name for name in group]
-        if places := language_columns(text, short, request.langs):
-            return group[places[0]], group[places[1]]
-    lacking = next(lang for lang in request.langs if not _of_language(names, lang))
-    raise _lacks_column(text, lacking, names)
-
-
-def _lacks_column(text: str, column: str, names: Sequence[str]) -> DataError:
-    """Return the error for a table without a column."""
-    listed = printable(", ".join(names))
-    return DataError(
-        f"{text}: has no column {column!r}; it has {listed}; name columns as in "
-        f"{text}:SOURCE,TARGET"
-    )
 
 
 def _of_language(names: Sequence[str], lang: str) -> list[int]:

@@ -29,6 +29,8 @@ class FileRequest:
     langs: tuple[str, str]  # source and target language
     encoding: Encoding  # of text; Parquet and TMX have their own
     quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
+    sheet: str = ""  # of a spreadsheet; empty for the first one
+    is_one_side: bool = False  # whether the file holds one language, so that both columns are one
 
     @property
     def name(self) -> str:
@@ -51,8 +53,9 @@ class Format:
 TSV = Format("TSV", ".tsv", "nmt.tables.tsv:TsvFile.find", has_quotes=True)
 CSV = Format("CSV", ".csv", "nmt.tables.tsv:TsvFile.find", has_quotes=True)
 JSON_LINES = Format("JSON Lines", ".jsonl", "nmt.tables.jsonl:JsonLines.find")
-PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFiles.find")
-TABLES = (TSV, CSV, JSON_LINES, PARQUET)
+PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFile.find")
+XLSX = Format("XLSX", ".xlsx", "nmt.tables.xlsx:XlsxFile.find")
+TABLES = (TSV, CSV, JSON_LINES, PARQUET, XLSX)
 
 
 def suffix_of(name: str) -> str:
@@ -66,10 +69,35 @@ def suffix_of(name: str) -> str:
     return Path(path.stem).suffix if path.suffix in SUFFIXES else path.suffix
 
 
+def is_table(name: str) -> bool:
+    return suffix_of(name) in {table.suffix for table in TABLES}
+
+
+def are_two_tables(name: str) -> bool:
+    """Return whether a text is two tables with a language each, such as eng.jsonl,deu.jsonl."""
+    files = name.split(",")
+    return len(files) == 2 and STDIN not in files and all(map(is_table, files))
+
+
 def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
-    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns."""
-    name, colon, columns = prefix.rpartition(":")
-    is_table = suffix_of(name) in {table.suffix for table in TABLES}
-    if not colon or "/" in columns or not ("," in columns or is_table):
+    """Split the name of a text, such as crawl.tsv:en,de, into that of its file and its columns.
+
+    Of sheet.xlsx:Words:en,de, the name of the sheet comes first. Two tables may have a column
+    each, which is empty where it must be found: eng.jsonl:text,deu.jsonl.
+    """
+    sides = list(map(_file_and_column, prefix.split(",")))
+    files, columns = ",".join(file for file, _ in sides), tuple(column for _, column in sides)
+    if are_two_tables(files):
+        return files, columns if any(columns) else ()
+    name, colon, listed = prefix.rpartition(":")
+    if not colon or "/" in listed or not ("," in listed or is_table(name)):
         return prefix, ()
-    return name, tuple(columns.split(","))
+    file, _, sheet = name.rpartition(":")
+    if suffix_of(file) == XLSX.suffix:
+        return file, (sheet, *listed.split(","))
+    return name, tuple(listed.split(","))
+
+
+def _file_and_column(side: str) -> tuple[str, str]:
+    name, _, column = side.rpartition(":")
+    return (name, column) if is_table(name) else (side, "")

@@ -15,8 +15,9 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
-from nmt.tables.columns import nested_columns
+from nmt.tables.columns import are_by_language, by_language, chosen_columns
 from nmt.tables.formats import FileRequest
+from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
 
 _SAMPLED = 100
@@ -28,6 +29,7 @@ class JsonLines(Table):
 
     request: FileRequest
     columns: tuple[str, ...]
+    choice: RowChoice | None = None
     encoding = Encoding.find("utf-8")  # of rows, whatever the file is in
 
     @classmethod
@@ -37,31 +39,47 @@ class JsonLines(Table):
         Without columns, those named like the languages are taken, also inside of `translation`.
         """
         table = cls(request, request.columns or ("", ""))
-        names = dict[str, None]()  # a set in order
-        for _, entry in islice(table._objects(lambda _: None), _SAMPLED):
-            for key, inner in entry.items():
-                names[key] = None
-                if isinstance(inner, dict):
-                    names |= dict.fromkeys(f"{key}.{field}" for field in inner)
-        if names:
-            table = replace(table, columns=nested_columns(request, request.name, list(names)))
-        return table
+        entries = [entry for _, entry in islice(table._objects(lambda _: None), _SAMPLED)]
+        names, strings = dict[str, None](), set[str]()  # the first is a set in order
+        for entry in entries:
+            for name, cell in _fields(entry):
+                names[name] = None
+                strings |= {name} if isinstance(cell, str) else set()
+        if not names:
+            return table
+        listed = list(names)
+        choice = RowChoice.find(request, listed, lambda name: [_cell(one, name) for one in entries])
+        places = [place for place, name in enumerate(listed) if name in strings]
+        src, tgt = (listed[at] for at in chosen_columns(request, listed, places, choice))
+        return replace(table, columns=(src, tgt), choice=choice and choice.for_columns(src, tgt))
 
     def rows(self, advance: Advance) -> Iterator[Row]:
+        are_others, choice = are_by_language(self.columns), self.choice
         for number, entry in self._objects(advance):
+            if choice:
+                told = [_cell(entry, column) for column in choice.columns]
+                if left_out := choice.reason_against(told):
+                    yield Row(b"", b"", left_out=left_out)
+                    continue
             src, tgt = (self._text(number, entry, column) for column in self.columns)
             if src is None or tgt is None:
                 shown = json.dumps(entry, ensure_ascii=False).encode(errors="replace")
-                yield Row(shown, b"", True)
+                yield Row(shown, b"", True, is_of_others=are_others)
             else:
                 yield Row(src, tgt)
 
     def _text(self, number: int, entry: dict[str, Any], column: str) -> bytes | None:
         cell = _cell(entry, column)
-        if not isinstance(cell, str | None):
-            where = f"{self.request.name} line {number:,}"
-            raise DataError(f"{where}: {column} is not a string; choose another")
-        return None if cell is None else one_line(cell.encode(errors="surrogatepass"))
+        if isinstance(cell, str):
+            return one_line(cell.encode(errors="surrogatepass"))
+        if cell is None:
+            return None
+        problem = "is not a string; choose another"
+        if isinstance(cell, list):
+            src, tgt = (f".{c}" + "[$n]" * isinstance(_cell(entry, c), list) for c in self.columns)
+            make = f"range(.{column} | length) as $n | {{src: {src}, tgt: {tgt}}}"
+            problem = f"is a list; write a pair on each line: jq -c '{make}'"
+        raise DataError(f"{self.request.name} line {number:,}: {column} {problem}")
 
     def _objects(self, advance: Advance) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the objects with their line numbers. Bytes that are not valid stay so.
@@ -91,8 +109,21 @@ class JsonLines(Table):
 
 
 def _cell(entry: dict[str, Any], column: str) -> object:
-    outer, _, inner = column.partition(".")
-    nested = entry.get(outer)
-    if inner and column not in entry and isinstance(nested, dict):
-        return nested.get(inner)
-    return entry.get(column)
+    """Return what an object has in a column, at any depth: a.b is b of a, unless a key has dots."""
+    inside: object = entry
+    while isinstance(inside, dict):
+        if column in inside or column in (inside := by_language(inside)):
+            return inside[column]
+        outer, _, column = column.partition(".")
+        inside = inside.get(outer)
+    return None
+
+
+def _fields(entry: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the columns of an object, and the fields inside of them, with what they hold."""
+    waiting = [("", entry)]
+    for prefix, inside in waiting:
+        for key, cell in by_language(inside).items():
+            yield f"{prefix}{key}", cell
+            if isinstance(cell, dict):
+                waiting.append((f"{prefix}{key}.", cell))

@@ -1,4 +1,4 @@
-"""Tables of text: what TSV, CSV, JSON Lines and Parquet have in common.
+"""Tables of text: what TSV, CSV, JSON Lines, Parquet and spreadsheets have in common.
 
 A row that lacks a side stays a row, so that none is lost without being counted. Rows are counted
 from 1, without a header.
@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
+from nmt.tables.columns import Columns
 from nmt.tables.formats import FileRequest
+
+_NULL = b"\\N"  # what databases write for a cell that has no text
 
 
 class Row(NamedTuple):
@@ -23,6 +26,8 @@ class Row(NamedTuple):
     tgt: bytes
     is_missing: bool = False
     is_of_others: bool = False  # whether it lacks a side because it is a pair of other languages
+    left_out: str = ""
+    """Why the row is no part of the text: what it says of its languages, or of its source."""
 
 
 class Table(ABC):
@@ -51,3 +56,27 @@ class Table(ABC):
     def checked_rows(self, advance: Advance) -> Iterator[Row]:
         """Yield all rows; DataError at the end if they show that the table is written otherwise."""
         return self.rows(advance)
+
+
+class CellTable(Table):
+    """A table of rows of cells, whose columns are known by their places."""
+
+    places: Columns
+    separator: bytes  # between the cells of a row that is shown
+
+    @abstractmethod
+    def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
+        """Yield the cells of each row after the header."""
+
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        (src, tgt), most, choice = self.places.places, self.places.cells, self.places.choice
+        for cells in self._cells(advance):
+            size, left_out = len(cells), ""
+            if choice is not None:
+                told = (cells[at] if at < size else b"" for at in self.places.choice_places)
+                left_out = choice.reason_against([*told])
+            is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
+            if is_whole and _NULL not in (cells[src], cells[tgt]):
+                yield Row(cells[src], cells[tgt], left_out=left_out)
+            else:
+                yield Row(self.separator.join(cells), b"", True, left_out=left_out)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import dropwhile, islice
 
 from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks
@@ -20,17 +20,17 @@ from nmt.system.prefetch import prefetched
 from nmt.tables.cells import TAB, Quotes, first_rows, guess_separator, quoted_rows
 from nmt.tables.columns import Columns, find_columns
 from nmt.tables.formats import CSV, FileRequest, suffix_of
-from nmt.tables.table import Row, Table
+from nmt.tables.table import CellTable, Row
 
 _WITH_STATES = ("iso2022", "hz", "utf-7")
 """Encodings in which the byte of a quote or a comma may be part of a letter."""
-_NULL = b"\\N"  # what databases write for a cell that has no text
+_SEPARATORS = re.compile(rb"[,;\t|]")
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?')
 _SAMPLED = 100  # lines that show how the rows are written
 
 
 @dataclass(frozen=True)
-class TsvFile(Table):
+class TsvFile(CellTable):
     request: FileRequest
     encoding: Encoding
     columns: tuple[str, ...]  # source and target: names of the header, or numbers from 1
@@ -63,7 +63,9 @@ class TsvFile(Table):
             quoting = quoting or "csv"
             named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
             start = start[named is not None :]
-            separator = named[1] if named else guess_separator(start, text)
+            table = list(dropwhile(lambda line: not _SEPARATORS.search(line), start))  # no title
+            table = table if request.is_one_side else table or start
+            separator = named[1] if named else guess_separator(table, text)
         quoted = quoting == "csv"
         if not quoting:
             quotes = Quotes()
@@ -79,8 +81,7 @@ class TsvFile(Table):
             rows = rows or [next(quoted_rows(iter(start), separator, text))]  # raises what is wrong
         else:
             rows = [line.split(separator) for line in start]
-        header = [encoding.decode(cell, number=0) or "" for cell in rows[0]] if rows else []
-        places = find_columns(request, rows, header)
+        places = find_columns(request, rows, encoding.line_codec)
         return cls(
             request,
             encoding,
@@ -101,17 +102,6 @@ class TsvFile(Table):
         if quotes.is_quoted() is not False:
             raise _unclear_quotes(self.request.file, quotes.example)
 
-    def rows(self, advance: Advance) -> Iterator[Row]:
-        src, tgt = self.places.places
-        most = sys.maxsize if self.places.is_wide else self.places.cells
-        for cells in self._cells(advance):
-            size = len(cells)
-            is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
-            if is_whole and _NULL not in (cells[src], cells[tgt]):
-                yield Row(cells[src], cells[tgt])
-            else:
-                yield Row(self.separator.join(cells), b"", True)
-
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
         chunks = read_chunks(self.request.path, self.encoding, watch=lambda raw: advance(len(raw)))
         lines = self._lines(chunks)
@@ -122,9 +112,7 @@ class TsvFile(Table):
             rows = quoted_rows(lines, self.separator, name, number=number)
         else:
             rows = (line.split(self.separator) for line in lines)
-        if self.places.has_header:
-            next(rows, None)
-        return rows
+        return islice(rows, self.places.skipped, None)
 
     def _lines(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         lines = Lines(self.request.name, prefetched(chunks, ahead=CHUNKS_AHEAD))

@@ -139,7 +139,11 @@ CASES = [
     (f"prepare out {TEXTS} --test unicode.txt", 2, "unicode.txt: has columns parted by tabs; rena"),
     (f"prepare out {TEXTS} --test unicode.txt:1,2", 2, "unicode.txt: has columns parted by tabs; "),
     (f"prepare out {TEXTS} --test old.xls", 2, "old.xls: is a spreadsheet; open it and save it as"),
-    (f"prepare out {TEXTS} --test sheet.xlsx:1,2", 2, "sheet.xlsx: is a spreadsheet; open it and"),
+    (
+        f"prepare out {TEXTS} --test sheet.xlsx:1,2",
+        1,
+        "sheet.xlsx: cannot be read as .xlsx (File is",
+    ),
     (f"prepare out {TEXTS} --test renamed.csv", 2, "renamed.csv: is a spreadsheet; open it and"),
     (f"prepare out {TEXTS} --test a.sgm", 2, "a.sgm: has one side only; give two files as SOURCE,"),
     (f"prepare out {TEXTS} --test a.sgm,valid.de", 2, "valid.de is lines of text; give it as SGML"),

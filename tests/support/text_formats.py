@@ -2,10 +2,12 @@
 
 import csv
 import gzip
+import io
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
@@ -35,7 +37,8 @@ def rows_of(
         for survey in surveys_of(table):
             survey(int)
     codec = table.encoding.line_codec
-    return [(row.src.decode(codec), row.tgt.decode(codec)) for row in table.rows(int)]
+    rows = [row for row in table.rows(int) if not row.left_out]
+    return [(row.src.decode(codec), row.tgt.decode(codec)) for row in rows]
 
 
 def write_tsv(folder: Path, pairs: Pairs) -> str:
@@ -90,6 +93,21 @@ def write_tmx(folder: Path, pairs: Pairs) -> str:
     return f"{folder}/memory.tmx"
 
 
+def write_sides(folder: Path, pairs: Pairs) -> str:
+    """Write a file for each language, as FLORES+ has them."""
+    for side, name in enumerate(("eng_Latn", "deu_Latn")):
+        lines = [json.dumps({"id": 7, "iso": name, "text": pair[side]}) for pair in pairs]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    return f"{folder}/eng_Latn.jsonl,{folder}/deu_Latn.jsonl"
+
+
+def save(path: Path, columns: dict[str, Any]) -> Path:
+    """Write a file of Parquet."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table(columns), path)
+    return path
+
+
 def _columns(pairs: Pairs) -> dict[str, list[object]]:
     return {
         "score": [0.5] * len(pairs),
@@ -99,12 +117,59 @@ def _columns(pairs: Pairs) -> dict[str, list[object]]:
 
 def write_parquet(folder: Path, pairs: Pairs) -> str:
     """Write a folder of two shards, as hubs have them."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     (folder / "hub").mkdir()
     half = len(pairs) // 2
-    for name, part in (("train-0", pairs[:half]), ("train-1", pairs[half:])):
-        parquet.write_table(arrow.table(_columns(part)), folder / "hub" / f"{name}.parquet")
+    for name, part in (("part-0", pairs[:half]), ("part-1", pairs[half:])):
+        save(folder / "hub" / f"{name}.parquet", _columns(part))
     return f"{folder}/hub"
+
+
+_SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_LINKS = "http://schemas.openxmlformats.org/%s/2006/relationships"
+_OFFICE = _LINKS % "officeDocument"
+
+
+def xlsx(sheets: Mapping[str, Sequence[Sequence[object]]]) -> bytes:
+    """A spreadsheet of sheets by their names, without anything that Excel could do without."""
+    numbers, content = range(1, len(sheets) + 1), io.BytesIO()
+    named = zip(numbers, sheets, strict=True)
+    listed = "".join(f'<sheet name="{escape(n)}" sheetId="{i}" r:id="r{i}"/>' for i, n in named)
+    links = "".join(
+        f'<Relationship Id="r{i}" Type="{_OFFICE}/worksheet" Target="worksheets/{i}.xml"/>'
+        for i in numbers
+    )
+    book = f'<Relationship Id="r" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
+    root = f'<Relationships xmlns="{_LINKS % "package"}">'
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_rels/.rels", f"{root}{book}</Relationships>")
+        archive.writestr("xl/_rels/workbook.xml.rels", f"{root}{links}</Relationships>")
+        book = (
+            f'<workbook xmlns="{_SHEET}" xmlns:r="{_OFFICE}"><sheets>{listed}</sheets></workbook>'
+        )
+        archive.writestr("xl/workbook.xml", book)
+        for number, rows in zip(numbers, sheets.values(), strict=True):
+            lines = "".join(map(_sheet_row, range(1, len(rows) + 1), rows))
+            text = f'<worksheet xmlns="{_SHEET}"><sheetData>{lines}</sheetData></worksheet>'
+            archive.writestr(f"xl/worksheets/{number}.xml", text)
+    return content.getvalue()
+
+
+def _sheet_row(number: int, cells: Sequence[object]) -> str:
+    written = ""
+    for column, cell in zip("ABCDEFG", cells, strict=False):
+        if isinstance(cell, str):
+            text = f'<is><t xml:space="preserve">{escape(cell)}</t></is>'
+            written += f'<c r="{column}{number}" t="inlineStr">{text}</c>'
+        elif cell is not None:
+            written += f'<c r="{column}{number}"><v>{cell}</v></c>'
+    return f'<row r="{number}">{written}</row>'
+
+
+def write_xlsx(folder: Path, pairs: Pairs) -> str:
+    pytest.importorskip("python_calamine")
+    rows = [("Deutsch", "n", "ENGLISH"), *((tgt, 7, src) for src, tgt in pairs)]
+    (folder / "sheet.xlsx").write_bytes(xlsx({"Sheet & 1": rows, "Other": []}))
+    return f"{folder}/sheet.xlsx:English,Deutsch"
 
 
 FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
@@ -115,5 +180,7 @@ FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
     "zip": write_zip,
     "tmx": write_tmx,
     "parquet": write_parquet,
+    "xlsx": write_xlsx,
+    "sides": write_sides,
 }
 """Each writes a file in a folder, and returns its name for `--train`."""

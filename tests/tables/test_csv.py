@@ -36,6 +36,13 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         # Of each 16 rows, Excel writes the cells up to the last column in which one has something.
         ("en;de\n" + "a;x;;\n" * 2, "", [("a", "x")] * 2),
         ("en;de;notes\n" + "a;x;n\n" + "a;x\n" * 2, "", [("a", "x")] * 3),
+        ("en;de;notes, others\n" + "a;x\n" * 3, "", [("a", "x")] * 3),
+        # A title, and perhaps blank rows, stand above the header.
+        ("Words\n\nEnglish,Velu\na,x\n", ":english,VELU", [("a", "x")]),
+        ("My words;\n;\nEN;de\na;x\n", ":en,DE", [("a", "x")]),
+        (" English ,VELU\na,x\n", ":English,Velu", [("a", "x")]),
+        ("SRC,Target\na,x\n", ":1,2", [("a", "x")]),
+        ("n;German;English\n1;x;a\n", ":3,2", [("a", "x")]),
     ],
 )
 def test_the_separator_is_what_makes_rows_equal(
@@ -53,6 +60,8 @@ def test_the_separator_is_what_makes_rows_equal(
         ('en,de\na,x\n"b" c,y\n', r"x\.csv line 3: a quote"),
         ('sep=,\nen,de\n"a\nb",x\n"b,y\n', r"x\.csv line 5: a quote"),
         ("en,de\n" + "a, b,x\n" * 2 + "a,x\n", "nothing may separate"),
+        ("en,de\n" + "who are you?,?? ????? ??\n" * 3 + "a,x\n" * 7, r"column de: 3 of 10 "),
+        ("en,de\n" + "za?ó?? ja??,What?\n" * 3 + "a,x\n" * 7, r"column en: 3 of 10 "),
     ],
 )
 def test_what_first_rows_do_not_show_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -68,6 +77,11 @@ def test_a_row_with_an_unquoted_comma_is_rejected_and_counted(tmp_path: Path) ->
     folder = job_of(tmp_path, str(path)).prepare()
     assert pairs_in(folder) == pairs(40)[:7] + pairs(40)[8:]
     assert folder.info.train.corpora[0].rejected == {"missing": 1}
+
+
+def test_questions_and_addresses_are_no_lost_letters(tmp_path: Path) -> None:
+    asked = [("Who are you??", "http://a.b/?q=x"), ("¿Qué?", "Quoi ? www.a.b/c?d"), ("a", "Was?!")]
+    assert rows(tmp_path, "".join(f"{a},{b}\n" for a, b in asked), ":1,2") == asked
 
 
 def test_a_cell_of_many_long_lines_takes_time_in_proportion_to_it() -> None:

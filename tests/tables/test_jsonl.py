@@ -39,6 +39,12 @@ def test_blank_lines_may_end_a_file(tmp_path: Path) -> None:
         ({"src": "door", "mt": "Tor", "pe": "Tür"}, ":src,pe"),
         ({"source": "door", "target": "Tür"}, ""),
         ({"a.b": "door", "a": {"c": "Tür"}}, ":a.b,a.c"),
+        ({"Src": "door", "refs": {"A": {"ref": "Tür"}, "b.c": "Tor"}}, ":src,refs.A.ref"),
+        ({"a": {"b.c": "door"}, "de": "Tür"}, ":a.b.c,DE"),
+        (
+            {"translations": {"language": ["fr", "de", "en"], "translation": ["u", "Tür", "door"]}},
+            "",
+        ),
     ],
 )
 def test_columns_are_keys_that_are_named_or_the_languages(
@@ -61,10 +67,12 @@ def test_line_ends_become_spaces_and_a_lacking_side_is_missing(tmp_path: Path) -
         (["[" * 100_000], "", "line 1: .*JSON"),
         ([{"en": "a", "de": "x"}, "", {"en": "b", "de": "y"}], "", "line 2: blank"),
         ([{"en": "a", "de": 7}], "", "line 1: de "),
-        ([{"text": "a", "other": "x"}], "", "no column 'en'; .*text, other"),
-        ([{"en": "a", "de": "x"}], ":en,xx", "no column 'xx'; .*en, de"),
+        ([{"en": "a", "de": ["x", "y"]}], "", r"line 1: de .*src: \.en, tgt: \.de\[\$n\]"),
+        ([{"en": ["a", "b"], "de": ["x", "y"]}], "", r"src: \.en\[\$n\], tgt: \.de\[\$n\]"),
+        ([{"text": "a", "other": "x"}], "", r"for en and de; .*text \| other"),
+        ([{"en": "a", "de": "x"}], ":en,xx", r"one column \'xx\'; .*en \| de"),
         ([{"en-US": "a", "en-GB": "b", "de": "x"}], "", "en column .*en-US, en-GB"),
-        ([{"translation": "a"}], "", "no column 'en'; .*translation"),
+        ([{"translation": "a"}], "", "for en and de; .*translation"),
     ],
 )
 def test_lines_that_cannot_be_read_are_named(
@@ -72,6 +80,16 @@ def test_lines_that_cannot_be_read_are_named(
 ) -> None:
     with pytest.raises(DataError, match=message):
         rows(tmp_path, entries, columns)
+
+
+def test_other_languages_of_a_row_are_no_reason_to_refuse_a_file(tmp_path: Path) -> None:
+    talks = [
+        {"language": ["en", "de"], "translation": ["a", "x"]},
+        *[{"language": ["en", "fr"], "translation": ["b", "u"]}] * 3,
+    ]
+    lines = [json.dumps({"translations": talk}) + "\n" for talk in talks]
+    (tmp_path / "ted.jsonl").write_text("".join(lines))
+    assert [tgt for _, tgt in rows_of(f"{tmp_path}/ted.jsonl")] == ["x", "", "", ""]
 
 
 def test_bytes_that_are_no_text_cost_their_pairs(tmp_path: Path) -> None:

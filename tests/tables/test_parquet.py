@@ -2,19 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prepare_job import job_of, pairs, pairs_in
-from text_formats import rows_of
+from text_formats import rows_of, save
 
 from nmt.errors import DataError, UsageError
-
-
-def save(path: Path, columns: dict[str, Any]) -> Path:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table(columns), path)
-    return path
 
 
 def rows(name: str) -> list[tuple[str, str]]:
@@ -31,11 +24,27 @@ def test_columns_are_those_named_or_the_languages(tmp_path: Path) -> None:
     assert rows(str(nested)) == [("a", "x"), ("", "")]
 
 
+def test_columns_may_be_at_any_depth_or_in_lists_by_language(tmp_path: Path) -> None:
+    deep = [{"A": {"ref": "x"}}, {"A": None}]
+    path = save(tmp_path / "deep.parquet", {"Src": ["a", "b"], "refs": deep})
+    assert rows(f"{path}:src,refs.A.ref") == [("a", "x"), ("b", "")]
+    talks = [
+        {"language": ["en", "de"], "translation": ["a", "x"]},
+        {"language": ["de", "fr", "en", "en"], "translation": [None, "u", "b", "c"]},
+        None,
+    ]
+    path = save(tmp_path / "ted.parquet", {"translations": talks})
+    assert rows(str(path)) == [("a", "x"), ("b", ""), ("", "")]
+    path = save(tmp_path / "list.parquet", {"en": ["a"], "de": [["x", "y"]]})
+    with pytest.raises(DataError, match=r"column de .*list.*row"):
+        rows(str(path))
+
+
 def test_columns_may_have_names_of_languages_and_json_is_refused(tmp_path: Path) -> None:
     named = save(tmp_path / "named.parquet", {"German": ["x"], "en-US": ["a"]})
     assert rows(str(named)) == [("a", "x")]
     text = save(tmp_path / "text.parquet", {"translation": ['{"en": "a", "de": "x"}']})
-    with pytest.raises(DataError, match=r"no column .*; it has translation;"):
+    with pytest.raises(DataError, match=r"en and de; .* translation;"):
         rows(str(text))
 
 
@@ -49,7 +58,7 @@ def test_null_is_a_missing_side(tmp_path: Path) -> None:
 
 def test_files_that_lack_a_column_or_are_damaged_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "hub.parquet", {"en": ["a"] * 99, "fr": ["y"] * 99, "n": [1] * 99})
-    with pytest.raises(DataError, match=r"'de'.* en, fr, n;"):
+    with pytest.raises(DataError, match=r"en and de; .* en \| fr \| n;"):
         rows(str(path))
     with pytest.raises(DataError, match=r"column n .*int64"):
         rows(f"{path}:en,n")

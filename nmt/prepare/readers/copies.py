@@ -15,7 +15,7 @@ from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.text_names import format_of, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
-from nmt.tables.formats import PARQUET, STDIN, file_and_columns
+from nmt.tables.formats import STDIN, file_and_columns, is_table
 
 
 @contextlib.contextmanager
@@ -71,8 +71,8 @@ def _copy_stdin(path: Path) -> None:
 
 
 def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
-    if name.endswith("/"):
-        return [url for url in files_at(name) if url.lower().endswith(PARQUET.suffix)]
+    if name.endswith("/") or "*" in name:
+        return list(filter(is_table, files_at(name)))
     if format_of(name):
         return [name]
     urls = []

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nmt.console import listed
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_content
+from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
 from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
 from nmt.system.files import is_there
-from nmt.tables.formats import PARQUET, STDIN, TABLES, FileRequest, file_and_columns, suffix_of
+from nmt.tables.formats import STDIN, TABLES, XLSX, FileRequest, are_two_tables, file_and_columns
+from nmt.tables.joined import JoinedTables
 
-_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
+_SAVE_IT = f"is a spreadsheet; open it and save it as {XLSX.suffix}, or as CSV UTF-8"
 
 
 def find_reader(
@@ -27,6 +32,7 @@ def find_reader(
     encoding: Encoding,
     *,
     quoting: str = "",
+    split: str = "train",
     copies: Mapping[str, Path] = {},
 ) -> Reader:
     """Return the reader of a text.
@@ -35,6 +41,7 @@ def find_reader(
     langs: source and target language.
     encoding: of text files; Parquet and TMX have their own.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
+    split: train, valid or test, by the option that names the text.
     copies: of stdin and of URLs, by name.
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
@@ -42,27 +49,36 @@ def find_reader(
     name, columns = file_and_columns(prefix)
     here, form = str(copies.get(name, name)), format_of(name)
     path = Path(here)
+    sheet = ""
+    if form is XLSX and len(columns) % 2:
+        sheet, columns = columns[0], columns[1:]
     if len(columns) not in (0, 2):
         raise UsageError(f"{prefix}: name two columns, for the source and the target")
     if quoting and not (form and form.has_quotes):
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
-    if form and name != STDIN and not is_there(path):
-        raise DataError(f"{name}: no such file")
-    if suffix_of(name) in _SPREADSHEETS or (
-        form and form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS)
-    ):
-        raise UsageError(f"{name}: is a spreadsheet; open it and save it as CSV UTF-8, named .csv")
-    if path.is_dir() and not _is_prefix(here, langs):
-        form = PARQUET
+    request = FileRequest(prefix, name, path, columns, langs, encoding, quoting, sheet)
+    requests = list[FileRequest]()
+    if are_two_tables(name):
+        requests = [*_two_requests(request, copies)]
+    elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
+        paths = files_of(name, path, split)
+        requests = [replace(request, file=str(one), path=one) for one in paths]
+    if requests:
+        parts = [_open(one) for one in requests]
+        if parts[0].encoding != parts[-1].encoding:
+            raise UsageError(f"{name}: --encoding is of one of the two only; convert it to UTF-8")
+        columns = parts[0].columns[:1] + parts[-1].columns[1:]
+        return JoinedTables(request, parts, columns, parts[0].encoding)
+    if name.lower().endswith(_SPREADSHEETS):
+        raise UsageError(f"{name}: {_SAVE_IT}")
     if columns and not (form and form.has_columns):
         if path.is_file() and not form and _has_tabs(path):
             raise UsageError(_not_a_prefix(name, path, langs))
         tables = listed((table.name for table in TABLES), "and")
         raise UsageError(f"{prefix}: only {tables} have columns; name no others")
     if form:
-        request = FileRequest(prefix, name, path, columns, langs, encoding, quoting)
-        reader: Reader = form.open(request)
+        reader: Reader = _open(request)
         return reader
     if not _is_prefix(here, langs):
         segments = SegmentFiles.find(name, encoding, copies)
@@ -72,6 +88,26 @@ def find_reader(
     for file in files:
         _refuse_document(file, by_name=not _is_prefix(here, langs))
     return MosesFiles(files, encoding)
+
+
+def _open(request: FileRequest) -> Any:
+    """Return what reads a file (DataError)."""
+    name, path, form = request.file, request.path, format_of(request.file)
+    assert form is not None
+    if name != STDIN and not is_there(path):
+        raise DataError(f"{name}: no such file")
+    if form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS):
+        raise UsageError(f"{name}: {_SAVE_IT}")
+    return form.open(request)
+
+
+def _two_requests(request: FileRequest, copies: Mapping[str, Path]) -> Iterator[FileRequest]:
+    """Yield the requests for two tables with a language each."""
+    columns = request.columns or ("", "")
+    for file, lang, column in zip(request.file.split(","), request.langs, columns, strict=True):
+        path, both = copies.get(file, Path(file)), (column, column) if column else ()
+        side = replace(request, file=file, path=path, columns=both, langs=(lang, lang))
+        yield replace(side, is_one_side=True)
 
 
 def _find_files(

@@ -1,16 +1,20 @@
 """How a parallel text is read: once for its survey, and then in blocks.
 
-A row that lacks a side is a pair that cleaning drops by the rule `missing`.
+A row that lacks a side is a pair that cleaning drops by the rule `missing`. A row that is left out
+is no part of the text, and has no number.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from nmt import console
 from nmt.data import line_blocks
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError
@@ -18,6 +22,13 @@ from nmt.prepare.block import Block
 from nmt.prepare.readers.line_files import LineFiles, Validity
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file, record_files
 from nmt.tables.table import Row, Table
+
+_SHOWN = 8  # reasons of rows that are left out
+_MOST_LOST = 0.2
+"""A larger share of rows without their letters is none of text: questions have one mark, at the end
+of a word."""
+_INSIDE = re.compile(r"[^\W\d_]\?+[a-zß-ӿ]")
+"""Marks inside of a word of Latin, Greek or Cyrillic letters, which addresses have, too."""
 
 Reader = LineFiles | Table  # what reads a parallel text, more than once
 
@@ -40,7 +51,12 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     text_bytes = missing = of_others = 0
     first: Row | None = None
     first_row = 0
+    left_out = Counter[str]()
+    codec, lost = table.encoding.line_codec, [0, 0]  # sources and targets without their letters
     for row in table.checked_rows(advance):
+        if row.left_out:
+            left_out[row.left_out] += 1
+            continue
         rows += 1
         if row.is_missing:
             missing += 1
@@ -48,11 +64,32 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             first, first_row = first or row, first_row or rows
             continue
         text_bytes += len(row.src) + len(row.tgt)
+        if b"?" in row.src:
+            lost[0] += _lacks_letters(row.src.decode(codec, "replace"))
+        if b"?" in row.tgt:
+            lost[1] += _lacks_letters(row.tgt.decode(codec, "replace"))
         beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
         for side in beyond_ascii:
             validity.look_at(side)
         if any(table.encoding.decode(side, number=rows) is None for side in beyond_ascii):
             validity.count_bad(rows)
+    others = ", ".join(f"{why} {count:,}" for why, count in left_out.most_common(_SHOWN))
+    if others and not rows:
+        raise DataError(
+            f"{request.prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
+            "and --tgt, and the columns"
+        )
+    if others:
+        total = rows + left_out.total()
+        console.notice(
+            f"{request.prefix}: {total - rows:,} of {total:,} rows are left out: {others}"
+        )
+    for name, count in zip(table.sides, lost, strict=True):
+        if count > _MOST_LOST * rows:
+            raise DataError(
+                f"{name}: {count:,} of {rows:,} rows hold question marks in place of letters; save "
+                "the file again, in Excel as CSV UTF-8 or .xlsx"
+            )
     warnings = validity.warnings(str(request.path), rows, "row")
     if first is not None:
         shown = first.src.decode(errors="replace")[:60]
@@ -63,11 +100,19 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
         if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
             raise DataError(f"{told}; check the file and its {table.named}")
         warnings = (*warnings, told)
-    if request.path.is_dir():
-        record = record_files(request.path.name, table.files)
+    name, files = Path(request.name).name, table.files
+    if request.path.is_dir() or len(files) > 1:
+        record = record_files(name, files)
     else:
-        record = replace(record_file(request.path), name=Path(request.name).name)
+        record = replace(record_file(files[0]), name=name)
     return Survey(record, rows, text_bytes, warnings)
+
+
+def _lacks_letters(text: str) -> bool:
+    """Return whether question marks seem to stand for letters that an encoding did not have."""
+    are_most = 2 * text.count("?") > len(text) and "??" in text
+    is_inside = _INSIDE.search(text) and "/" not in text and "=" not in text
+    return are_most or bool(is_inside)
 
 
 def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
@@ -77,7 +122,8 @@ def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
     """
     waiting: list[Row] = []
     waiting_bytes, number = 0, start
-    for row in islice(table.rows(lambda _: None), start - 1, None):
+    rows = (row for row in table.rows(lambda _: None) if not row.left_out)
+    for row in islice(rows, start - 1, None):
         size = len(row.src) + len(row.tgt)
         if waiting and (
             len(waiting) == line_blocks.BLOCK_LINES

@@ -69,7 +69,7 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
         ("x.tsv:en", UsageError, "x.tsv:en: "),
         ("x.tsv:1,2,3", UsageError, "name two columns"),
         ("x.tsv:1,0", UsageError, "counted from 1"),
-        (f"x.tsv:1,{'9' * 5_000}", DataError, "has no column"),
+        (f"x.tsv:1,{'9' * 5_000}", DataError, "one column"),
         ("none.CSV", DataError, "none.CSV: no"),
         ("none.jsonl.gz:a,b", DataError, "none.jsonl.gz: no"),
         ("corpus.txt", UsageError, "corpus.txt: not"),

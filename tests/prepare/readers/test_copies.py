@@ -58,20 +58,24 @@ def test_a_table_at_a_url_has_columns(job: Job, storage: Storage, columns: str) 
     table = job.but(train=(f"memory://bucket/crawl.tsv{columns}",))
     assert "bucket/crawl.tsv" in storage.files
     (rejects,) = dry_run(table.options, table.cleaning, pairs=100)
-    header = columns == ":2,1"  # then the first row is a pair like any other
-    assert sum(rejects.counts.values()) + rejects.kept == 60 + header
-    assert pairs_in(table.prepare()) == [*[("en", "de")] * header, *pairs(60)]
+    assert sum(rejects.counts.values()) + rejects.kept == 60
+    assert pairs_in(table.prepare()) == pairs(60)
 
 
-def test_a_folder_of_parquet_at_a_url_is_read_in_order(job: Job, storage: Storage) -> None:
-    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+@pytest.mark.parametrize(
+    "name", ["memory://hub/", "memory://hub/train-*", "memory://sides/en.tsv,memory://sides/de.tsv"]
+)
+def test_a_folder_a_pattern_or_two_tables_at_urls_are_read_in_order(
+    job: Job, storage: Storage, name: str
+) -> None:
     for part in range(2):
-        src, tgt = zip(*pairs(60)[30 * part : 30 * part + 30], strict=True)
-        sink = arrow.BufferOutputStream()
-        parquet.write_table(arrow.table({"en": list(src), "de": list(tgt)}), sink)
-        storage.write(f"hub/{part}.parquet", sink.getvalue().to_pybytes())
-    storage.write("hub/README.md", "a hub")
-    assert pairs_in(job.but(train=("memory://hub/",)).prepare()) == pairs(60)
+        rows = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs(60)[30 * part : 30 * part + 30])
+        storage.write(f"hub/train-{part}.csv", f"en\tde\n{rows}")
+    for other in ("test.csv", "README.md"):
+        storage.write(f"hub/{other}", "en\tde\na\tx\n")
+    for lang, side in zip(("en", "de"), zip(*pairs(60), strict=True), strict=True):
+        storage.write(f"sides/{lang}.tsv", "".join(f"{text}\n" for text in side))
+    assert pairs_in(job.but(train=(name,)).prepare()) == pairs(60)
 
 
 def test_text_that_is_not_there_is_named_by_its_url(job: Job, storage: Storage) -> None:

@@ -1,0 +1,114 @@
+"""Which rows of a table are of the languages that you ask for, by what the rows say of themselves.
+
+Some tables hold many pairs of languages, and name those of each row: in one column, such as `lp`
+with `en-de_DE`, or in two, such as `src_lang` and `tgt_lang`. WMT24++ also marks bad rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from nmt.data.languages import OTHER_VARIANT, is_code, is_language, names_language, variant_rank
+from nmt.tables.formats import FileRequest
+
+_LANG = "lang(?:uage)?(?:code|id)?"
+_SOURCE = re.compile(rf"sl|(?:src|source){_LANG}|{_LANG}(?:src|source)")
+_TARGET = re.compile(rf"tl|(?:tgt|trg|target){_LANG}|{_LANG}(?:tgt|trg|target)")
+_PAIR = re.compile(r"lp|(?:lang(?:uage)?)?pairs?|lang(?:uage)?s|(?:translation)?direction")
+"""Names of columns, without case, spaces and the like, that may name the languages of rows."""
+_BETWEEN = re.compile(r"\s*(?:->|=>|[-–→|/>:,])\s*|\s+to\s+|(?<=[a-zA-Z])2(?=[a-zA-Z])")
+"""What stands between the languages of a pair. An underscore does so only if nothing else does."""
+_MARKS = {"isbadsource": ("true", "1"), "domain": ("canary",), "documentid": ("canary",)}
+"""Columns, and what they hold in a row that its makers tell you to leave out."""
+_MOST = 0.9  # of the first cells of a column that are languages; others may be unknown to us
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Chooses rows by the cells of some columns."""
+
+    columns: tuple[str, ...]
+    languages: int  # how many of them, the first ones, name languages: none, one or two
+    orders: tuple[tuple[str, str], ...]  # the pairs of languages of which a row must name one
+
+    @classmethod
+    def find(
+        cls, request: FileRequest, names: Sequence[str], samples: Callable[[str], Sequence[object]]
+    ) -> RowChoice | None:
+        """Return how to choose the rows of a table; None if no column tells them apart.
+
+        names: of the columns. samples: returns the first cells of a column, most of which must be
+        languages, since a name such as `pair` may mean anything.
+        """
+
+        def first(pattern: re.Pattern[str], is_right: Callable[[str], object]) -> list[str]:
+            for name in names:
+                if pattern.fullmatch(_plain(name)):
+                    cells = [_told(cell) for cell in samples(name) if cell]
+                    if cells and len(list(filter(is_right, cells))) >= _MOST * len(cells):
+                        return [name]
+            return []
+
+        marks = [name for name in names if _plain(name) in _MARKS]
+        src, tgt = first(_SOURCE, is_language), first(_TARGET, is_language)
+        languages = src + tgt if src and tgt else first(_PAIR, _pairs_in)
+        if request.is_one_side:
+            languages = []
+        columns = (*languages, *marks)
+        return cls(columns, len(languages), (request.langs,)) if columns else None
+
+    def for_columns(self, src: str, tgt: str) -> RowChoice:
+        """Return the choice for columns whose names may tell the source from the target."""
+        langs = self.orders[0]
+        if re.search("src|source", src, re.IGNORECASE):
+            return self
+        if re.search("src|source", tgt, re.IGNORECASE):
+            return replace(self, orders=(langs[::-1],))
+        return replace(self, orders=(langs, langs[::-1]))
+
+    def reason_against(self, cells: Sequence[object]) -> str:
+        """Return why a row is left out, by its cells in the columns; empty if it is taken."""
+        told = tuple(map(_told, cells))
+        for name, cell in zip(self.columns[self.languages :], told[self.languages :], strict=True):
+            if cell.casefold() in _MARKS[_plain(name)]:
+                return f"{name} {cell}"
+        langs = told[: self.languages]
+        fits = not langs or any(_fits(langs, order) for order in self.orders)
+        return "" if fits else "-".join(langs) or "no language"
+
+
+def _told(cell: object) -> str:
+    if isinstance(cell, bytes):
+        return cell.decode(errors="replace")
+    return "" if cell is None else str(cell)
+
+
+@lru_cache(4096)
+def _plain(name: str) -> str:
+    """Return the last part of the name of a column, which may be inside of others."""
+    return re.sub(r"[\W_]", "", name.rpartition(".")[2]).casefold()
+
+
+@lru_cache(4096)
+def _fits(told: tuple[str, ...], langs: tuple[str, str]) -> bool:
+    """Return whether a row that names these languages, or this pair, is of the ones asked for."""
+    pairs = [told] if len(told) == 2 else _pairs_in(told[0])
+    return any(all(map(_serves, pair, langs)) for pair in pairs)
+
+
+def _serves(found: str, asked: str) -> bool:
+    if is_code(found):
+        return variant_rank(found, asked) not in (OTHER_VARIANT, None)
+    return names_language(found, asked)
+
+
+def _pairs_in(cell: str) -> list[tuple[str, str]]:
+    """Return the pairs of languages that a cell may name: en-zh-TW is en and zh-TW."""
+    parts, joint = _BETWEEN.split(cell), "-"
+    if len(parts) == 1:
+        parts, joint = cell.split("_"), "_"
+    pairs = [(joint.join(parts[:at]), joint.join(parts[at:])) for at in range(1, len(parts))]
+    return [pair for pair in pairs if all(map(is_language, pair))]
