@@ -6,7 +6,9 @@ Europarl, news) stays far from every bound, so that a warning is worth reading.
 
 from __future__ import annotations
 
+import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
@@ -17,17 +19,27 @@ import numpy.typing as npt
 from nmt import console
 from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
+from nmt.data.epochs import mix
 from nmt.data.languages import primary_language
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import UsageError
-from nmt.prepare.block import Block, Mask, Pairs, TextSide
+from nmt.prepare.block import Block, Mask, Misfit, Pairs, Rows, TextSide
+from nmt.prepare.characters import NUMBER, plain_classes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.fixes import describe_flaw, examine, is_frequent
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
-_LARGEST_SHIFT = 3
+_WINDOW = 256  # lines that are judged together
+_AROUND = 64  # lines before and after, with which a line is compared
+_LEAST_SPREAD = np.array([[0.15], [0.2], [0.2], [0.1]])  # of values that count in full
+_LEAST_POWER = 0.25  # of values that vary as they should, 4 is the most
+_FAR_LESS = 0.35  # of the usual agreement
+_BETWEEN = 0.5  # of the usual agreement: above it lines are good, and bad below it
+_UNRELATED = 0.2  # the agreement of lines that are no translations, at most
+_LONG_STRETCH = 1024  # lines; in good text no so long stretch looks unrelated
+_SURE = 8  # standard deviations
 _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
@@ -38,6 +50,8 @@ _AFTER_CHANGE = 8  # characters that are shown
 _WORD = re.compile(rf"{LETTERS}+")
 _ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
 _EXAMPLE_CHARACTERS = 60
+
+Values = npt.NDArray[np.float64]
 
 _FREQUENT_WORDS = {
     "bg": "на и за да се от в не са по че това като ще но с",
@@ -62,7 +76,7 @@ _FREQUENT_WORDS = {
 }
 
 
-def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
+def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str]:
     """Return a warning for each fault in some pairs of a text, whose sides have these names."""
     langs = pairs.block.langs
     sides = list(zip(names, pairs.sides, langs, strict=True))
@@ -84,13 +98,9 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
             for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
-    if shift := line_shift(pairs):
-        warnings.append(f"{both}: {describe_shift(shift)}")
-    elif _lengths_disagree(pairs):
-        warnings.append(
-            f"{both}: the line lengths of the two sides do not match; check that line n of one is "
-            "the translation of line n of the other"
-        )
+    if found := misfit(pairs):
+        number = pairs.block.line_number(found.row)
+        warnings.append(f"{both}: {describe_misfit(found, number, unit)}")
     return warnings
 
 
@@ -103,7 +113,7 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
     for index, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             pairs = Pairs.decode(block)
-            for fault in faults(text.reader.sides, pairs):
+            for fault in faults(text.reader.sides, pairs, text.reader.unit):
                 console.warning(fault)
             for name, side, own in zip(
                 text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
@@ -205,52 +215,137 @@ def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
             console.warning(f"{description}; valid and test stay as they are, so repair the file")
 
 
-def line_shift(pairs: Pairs) -> int:
-    """Return by how many lines the targets lag their sources, judged by line lengths.
+def misfit(pairs: Pairs) -> Misfit | None:
+    """Return where the sides begin to be out of step; None if nowhere, or if nobody can tell.
 
-    0 if the lengths match best without a shift, or if there is too little text to tell.
+    Each line has a few values: how long it is, whether it asks or calls, and its digits. The sides
+    agree in them where they are translations. Where windows of lines agree far less than the block
+    as a whole, we look for a shift by which they agree again.
     """
-    lengths = _log_lengths(pairs)
-    if lengths is None:
-        return 0
-    x, y = lengths
-    here = _correlation(x, y)
-    agreement = {}
-    for shift in range(1, _LARGEST_SHIFT + 1):
-        agreement[shift] = _correlation(x[:-shift], y[shift:])
-        agreement[-shift] = _correlation(x[shift:], y[:-shift])
-    best = max(agreement, key=lambda shift: agreement[shift])
-    return best if agreement[best] > max(0.4, here + 0.2) else 0
+    lines = len(pairs.src.lines)
+    if lines < _FEWEST_PAIRS:
+        return None
+    src, tgt = (_values(side) for side in pairs.sides)  # (4, lines)
+    lacking = [row for row in range(lines) if pairs.numbers[row] in pairs.block.missing]
+    src[:, lacking] = tgt[:, lacking] = 0
+    starts = np.arange(0, max(lines - _WINDOW // 2, 1), _WINDOW)
+    ends = np.append(starts[1:], lines)
+    agreement = _agreement(src, tgt, starts)
+    usual = float(np.median(agreement))
+    low = np.flatnonzero(agreement < max(_FAR_LESS * usual, _UNRELATED))
+    for stretch in np.split(low, np.flatnonzero(np.diff(low) > 2) + 1) if len(low) else []:
+        start, end = int(starts[stretch[0]]), int(ends[stretch[-1]])
+        found = _shift(src, tgt, start, end)
+        is_long = end - start >= min(lines, _LONG_STRETCH)
+        together = float(_agreement(src[:, start:end], tgt[:, start:end], np.zeros(1, np.int64))[0])
+        if found or (is_long and together < _UNRELATED):
+            moved = np.zeros_like(tgt)
+            if found:
+                rows = np.arange(max(0, -found), min(lines, lines - found))
+                moved[:, rows] = tgt[:, rows + found]
+            # The gain of pairs as they stand is largest just before the first bad one.
+            first = max(0, start - _WINDOW)
+            gain = (src * (tgt - moved)).sum(axis=0)[first : start + _WINDOW]
+            power = np.sqrt(np.square(src).sum() * np.square(tgt).sum()) / lines
+            gain -= _BETWEEN * max(usual, _UNRELATED) * power
+            return Misfit(first + int(np.argmax(np.append(0, np.cumsum(gain)))), found)
+    return None
 
 
-def describe_shift(shift: int) -> str:
-    lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
-    when = "later" if shift > 0 else "earlier"
-    return f"judging by line lengths, the targets come {lines} {when} than their sources"
+def describe_misfit(found: Misfit, number: int, unit: str) -> str:
+    """Describe where sides are out of step; number: that of the first bad line."""
+    where = f"from {unit} {number:,} on, judging by lengths, digits and marks, "
+    if not found.shift:
+        return (
+            f"{where}the sides do not match; check that {unit} n of one is the translation of "
+            f"{unit} n of the other"
+        )
+    lines = console.counted(abs(found.shift), unit, f"{unit}s")
+    when = "later" if found.shift > 0 else "earlier"
+    return f"{where}the targets come {lines} {when} than their sources"
 
 
-def _log_lengths(pairs: Pairs) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """Return the logarithms of the sides' lengths; None if they are too few or too alike."""
-    x, y = (np.log1p(side.visible) for side in pairs.sides)
-    return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None
+def _values(side: TextSide) -> Values:
+    """Return what a line and its translation share: (4, lines), about 0 on average.
+
+    They are compared with the lines around them, so that it does not matter how a text is sorted.
+    A value that hardly varies weighs little. The length of a gap, such as <range>, says nothing.
+    """
+    packed = side.sign_sums(_packed_signs())
+    digits = (packed >> np.uint64(32)) / 2.0**32
+    lengths = np.log1p(side.visible)
+    is_gap = np.array([not line or (line[0] == "<" and _is_element(line)) for line in side.lines])
+    lengths[is_gap] = lengths[~is_gap].mean() if not is_gap.all() else 0
+    values = np.stack(
+        [
+            lengths,
+            (packed & np.uint64(0xFFFF)) > 0,
+            (packed >> np.uint64(16)) & np.uint64(0xFFFF) > 0,
+            np.where(digits > 0, digits - 0.5, 0),
+        ]
+    )
+    totals = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=totals[:, 1:])
+    rows = np.arange(values.shape[1])
+    first, last = np.maximum(rows - _AROUND, 0), np.minimum(rows + _AROUND + 1, len(rows))
+    values -= (totals[:, last] - totals[:, first]) / (last - first)
+    centred: Values = values / np.maximum(values.std(axis=1, keepdims=True), _LEAST_SPREAD)
+    return centred
 
 
-def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    scale = float((x @ x) * (y @ y)) ** 0.5
-    return float(x @ y) / scale if scale else 0.0
+def _is_element(line: str) -> bool:
+    return _ELEMENT.fullmatch(line) is not None
 
 
-def _lengths_disagree(pairs: Pairs) -> bool:
-    """Whether the lengths of the sides are unrelated where both are text."""
-    lengths = _log_lengths(pairs)
-    if lengths is None:
-        return False
-    lines = zip(*(side.lines for side in pairs.sides), strict=True)
-    is_markup = [any(map(_ELEMENT.fullmatch, pair)) for pair in lines]
-    are_text = (pairs.shorter > 0) & ~np.array(is_markup)
-    x, y = (side[are_text] for side in lengths)
-    return len(x) >= _FEWEST_PAIRS and _correlation(x, y) < 0.2
+@functools.cache
+def _packed_signs() -> npt.NDArray[np.uint64]:
+    """Return a number for each code point, whose sum over a line tells its marks and digits.
+
+    Bits 0 to 15 count question marks, bits 16 to 31 exclamation marks, and the others sum a hash
+    of the digits, whatever their script and order.
+    """
+    table = np.zeros(0x110000, np.uint64)
+    for code in np.flatnonzero(plain_classes() & NUMBER).tolist():
+        digit = unicodedata.decimal(chr(code), None)
+        if digit is not None:
+            table[code] = mix(np.array([digit + 1], np.uint64))[0] >> np.uint64(32) << np.uint64(32)
+    table[[ord(mark) for mark in "?？؟՞፧"]] = 1
+    table[[ord(mark) for mark in "!！՜"]] = 1 << 16
+    return table
+
+
+def _agreement(src: Values, tgt: Values, starts: Rows) -> npt.NDArray[np.float64]:
+    """Return how well the sides agree in windows that begin at these rows: 1 at best; (windows,).
+
+    It is 1 if the values vary too little to tell.
+    """
+    both, one, other = (
+        np.add.reduceat((left * right).sum(axis=0), starts)
+        for left, right in ((src, tgt), (src, src), (tgt, tgt))
+    )
+    sizes = np.diff(np.append(starts, src.shape[1]))
+    can_tell = np.minimum(one, other) > _LEAST_POWER * sizes
+    return np.where(can_tell, both / np.sqrt(np.maximum(one * other, 1)), 1)
+
+
+def _shift(src: Values, tgt: Values, start: int, end: int) -> int:
+    """Return by how many lines the targets of a stretch of sources are later; 0 if that is unclear.
+
+    The sources are compared with all targets of the block, at every shift at once.
+    """
+    lines, size = src.shape[1], end - start
+    length = 1 << (lines + size).bit_length()
+    spectra = np.fft.rfft(src[:, start:end], length).conj() * np.fft.rfft(tgt, length)
+    spectrum = spectra.sum(axis=0)
+    # Only phases count, or a pattern of lengths that repeats itself would hide the shift.
+    products = np.fft.irfft(spectrum / np.maximum(np.abs(spectrum), 1e-9), length)
+    places = np.arange(-(size // 2), lines - size // 2)  # of the stretch's first line in the target
+    products = products[places]
+    sure = products / products.std()
+    best = int(np.argmax(sure))
+    here = float(sure[start + size // 2])
+    is_clear = sure[best] > max(_SURE, 2 * here)
+    return int(places[best]) - start if is_clear else 0
 
 
 def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import random
 import re
 import resource
 from collections.abc import Callable, Iterator
@@ -326,16 +327,26 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     assert lost.endswith(RULES["overlap"])
 
 
-def test_texts_that_are_shifted_are_warned_of_where_that_begins(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
+@pytest.mark.parametrize(("lost", "number"), [(1, 401), (5, 590), (20, 610), (100, 450)])
+def test_texts_that_are_out_of_step_are_warned_of_where_that_begins(
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warnings: Callable[[], list[str]],
+    lost: int,
+    number: int,
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
-    src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]
-    tgt = [f"z {n}" + " y" * (n * 37 % 31) for n in range(1200)]
-    train = write(tmp_path, "m", list(zip(src, [*tgt[:400], *tgt[401:], "z"], strict=True)))
+    lengths = random.Random(1).choices(range(40), k=1300)
+    src = [f"a {n}" + " b" * length for n, length in enumerate(lengths)]
+    tgt = [f"z {n}" + " y" * length for n, length in enumerate(lengths)]
+    tgt = [*tgt[: number - 1], *tgt[number - 1 + lost :], *tgt[:lost]]
+    train = write(tmp_path, "m", list(zip(src, tgt, strict=True)))
     job.but(train=(train,), vocab_size=280).prepare()
     (warning,) = warnings()
-    assert "m.de, lines 301 to 600: judging" in warning and "1 line earlier" in warning
+    found = re.search(r"m\.de: from line (\d+) on, .* (\d+) lines? earlier", warning)
+    assert found and int(found[2]) == lost
+    assert abs(int(found[1]) - number) <= 20
 
 
 # ----------------------------------------------------------------------------------------- sizes
