@@ -7,11 +7,13 @@ Europarl, news) stays far from every bound, so that a warning is worth reading.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +26,12 @@ from nmt.data.languages import primary_language
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
 from nmt.prepare.block import Block, Mask, Misfit, Pairs, Rows, TextSide
 from nmt.prepare.characters import NUMBER, plain_classes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.fixes import describe_flaw, examine, is_frequent
+from nmt.tables.scored_lines import form_of
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
 _WINDOW = 256  # lines that are judged together
@@ -47,6 +50,11 @@ _WORD_LINES = 400  # lines whose words are counted
 _MOSES_LINES = 500  # about so many lines of a text are tokenised to see whether that is undone
 _MOST_CHANGED = 0.01
 _AFTER_CHANGE = 8  # characters that are shown
+_STYLE_LINES = 400  # by which we tell how a text is written
+_STOPS = (", ", ".\n", "，", "。")
+_FEWEST_STOPS, _FEWEST_LETTERS = 50, 1000
+_MOST_APART = 0.5  # between texts that are both tokenised, or both are not
+_LOWER_CASE = 0.001  # share of capitals
 _WORD = re.compile(rf"{LETTERS}+")
 _ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
 _EXAMPLE_CHARACTERS = 60
@@ -108,11 +116,17 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
     """Warn of faults in the first pairs of each text, and of equal files.
 
     vocabularies: those that are not learnt, one for both sides or two.
+    DataError if lines hold more than text.
     """
     composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
+    styles: list[list[_Style]] = []  # of the sides of each text
     for index, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             pairs = Pairs.decode(block)
+            for name, side in zip(text.reader.sides, pairs.sides, strict=True):
+                if form := form_of(side.lines):
+                    raise DataError(f"{name} is {form}, not plain text; cut the text out of it")
+            styles.append(list(map(_Style.of, text.reader.sides, pairs.sides)))
             for fault in faults(text.reader.sides, pairs, text.reader.unit):
                 console.warning(fault)
             for name, side, own in zip(
@@ -123,13 +137,54 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
                     _warn_of_marks(name, side, text.reader.unit)
             if index >= len(sources.train):
                 _warn_of_flaws(text, pairs)
-    for text in sources.train:
+    for text, style in zip(sources.train, styles, strict=False):
+        for other, its in zip(sources.held_out, styles[len(sources.train) :], strict=False):
+            if text.langs == other.langs:
+                for fault in chain.from_iterable(map(_Style.differences, style, its)):
+                    console.warning(fault)
+                break
         for other in sources.held_out:
             if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
                 console.warning(
                     f"--train {text.prefix} is the same text as {other.prefix}; "
                     "do not train on valid or test"
                 )
+
+
+class _Style(NamedTuple):
+    """How a side of a text is written."""
+
+    name: str
+    apart: float  # share of commas and full stops that stand apart from words; or NaN
+    capitals: float  # share of the letters that have capitals; or NaN
+
+    @classmethod
+    def of(cls, name: str, side: TextSide) -> _Style:
+        """Look at some lines. NaN stands for a share of too few."""
+        lines = side.lines[:: max(1, len(side.lines) // _STYLE_LINES)]
+        text = "".join(f"{line}\n" for line in lines)
+        stops = sum(map(text.count, _STOPS))
+        apart = sum(text.count(f" {stop}") for stop in _STOPS)
+        cased = [letter.isupper() for letter in text if letter.lower() != letter.upper()]
+        return cls(
+            name,
+            apart / stops if stops >= _FEWEST_STOPS else math.nan,
+            sum(cased) / len(cased) if len(cased) >= _FEWEST_LETTERS else math.nan,
+        )
+
+    def differences(self, other: _Style) -> Iterator[str]:
+        """Yield a warning if only one of two texts is tokenised, or in lower case."""
+        if abs(self.apart - other.apart) > _MOST_APART:
+            yield (
+                f"{self.name}: {self.apart:.0%} of its commas and full stops stand apart from "
+                f"words, but {other.apart:.0%} in {other.name}; give both as people write"
+            )
+        few, many = sorted((self.capitals, other.capitals))
+        if few < _LOWER_CASE and many > 10 * _LOWER_CASE:
+            yield (
+                f"{self.name}: {self.capitals:.1%} of its letters are capitals, but "
+                f"{other.capitals:.1%} in {other.name}; give both as people write"
+            )
 
 
 def check_moses(

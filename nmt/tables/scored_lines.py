@@ -1,0 +1,23 @@
+"""Lines that hold more than text: what programs that translate write beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_FORMS = {
+    "an n-best list": re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
+    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"),
+    "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
+    "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
+    "output of fairseq": re.compile(r"[DHPST]-\d+\t.*"),
+    "NUMBER<TAB>TEXT": re.compile(r"\d+\t.*"),
+}
+"""A line of each form. The first four are those of `nmt translate`."""
+
+
+def form_of(lines: Sequence[str]) -> str:
+    """Return the form that all lines with text have; empty if they are plain text."""
+    with_text = [line for line in lines if line.strip()]
+    found = (form for form, pattern in _FORMS.items() if all(map(pattern.fullmatch, with_text)))
+    return next(found, "") if with_text else ""
