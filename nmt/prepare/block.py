@@ -80,6 +80,8 @@ class Block:
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
     """Line numbers of pairs that lack a side. Their source says what is there instead."""
+    starts: tuple[int, ...] = ()
+    """Line numbers at which documents begin, if the text says so without blank lines."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
     langs: tuple[str, str] = ("", "")

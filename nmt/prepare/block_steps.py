@@ -241,7 +241,9 @@ def join_windows(work: Work, subwords: Subwords, options: PrepareOptions, *, lon
     sides = list(map(split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))
     hashes = hash_pairs(*map(hash_lines, work.lines))
     wanted = draw_context(hashes, window=options.window, seed=options.seed)
-    starts = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
+    # Lines before and after the start of a document must not seem to be neighbours.
+    numbers = work.numbers + np.searchsorted(work.block.starts, work.numbers, side="right")
+    starts = choose_windows(numbers.tolist(), wanted, *sides, longest=longest)
     src_ids, tgt_ids = (
         subwords.rows(join_side(side, starts, vocabulary.separator))
         for side, vocabulary in zip(sides, vocabularies, strict=True)

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
@@ -22,13 +23,13 @@ from nmt import console
 from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.epochs import mix
-from nmt.data.languages import primary_language
+from nmt.data.languages import of_country, primary_language, spoken_in
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import DataError, UsageError
 from nmt.prepare.block import Block, Mask, Misfit, Pairs, Rows, TextSide
-from nmt.prepare.characters import NUMBER, plain_classes
+from nmt.prepare.characters import FOREIGN, NUMBER, classes_for, plain_classes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.fixes import describe_flaw, examine, is_frequent
 from nmt.tables.scored_lines import form_of
@@ -103,7 +104,8 @@ def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str
     else:
         warnings += [
             f"{path} looks like {look or 'another language'}, but should be {lang}"
-            for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
+            + (of_country(lang) if foreign and _is_in(side, spoken_in(lang)) else "")
+            for (path, side, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
     if found := misfit(pairs):
@@ -407,6 +409,12 @@ def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:
     """Whether most lines are in a script that the language does not use."""
     foreign, with_letters = int(in_other_script.sum()), int((side.letters > 0).sum())
     return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > with_letters
+
+
+def _is_in(side: TextSide, lang: str) -> bool:
+    """Whether most letters are in a script of a language."""
+    its_own = replace(side, classes=classes_for(lang))
+    return 2 * int(its_own.count(FOREIGN).sum()) < int(its_own.letters.sum())
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

@@ -29,6 +29,7 @@ class FileRequest:
     langs: tuple[str, str]  # source and target language
     encoding: Encoding  # of text; Parquet and TMX have their own
     quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
+    documents: bool = False  # whether we need to know where documents begin
 
     @property
     def name(self) -> str:

@@ -13,10 +13,11 @@ from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_conte
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
-from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
+from nmt.prepare.readers.text_names import FORMATS, TMX, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import PARQUET, STDIN, TABLES, FileRequest, file_and_columns, suffix_of
 
+_TAR = (".tar", ".tgz", ".tbz2", ".txz")
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 
@@ -28,6 +29,7 @@ def find_reader(
     *,
     quoting: str = "",
     copies: Mapping[str, Path] = {},
+    documents: bool = False,
 ) -> Reader:
     """Return the reader of a text.
 
@@ -35,13 +37,14 @@ def find_reader(
     langs: source and target language.
     encoding: of text files; Parquet and TMX have their own.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
-    copies: of stdin and of URLs, by name.
+    copies: of stdin, of URLs and of tables in archives, by name.
+    documents: whether the reader should tell where documents begin.
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
-    here, form = str(copies.get(name, name)), format_of(name)
-    path = Path(here)
+    here = str(copies.get(name, name))
+    path, form = Path(here), format_of(name if name == STDIN else here)
     if len(columns) not in (0, 2):
         raise UsageError(f"{prefix}: name two columns, for the source and the target")
     if quoting and not (form and form.has_quotes):
@@ -53,7 +56,7 @@ def find_reader(
         form and form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS)
     ):
         raise UsageError(f"{name}: is a spreadsheet; open it and save it as CSV UTF-8, named .csv")
-    if path.is_dir() and not _is_prefix(here, langs):
+    if path.is_dir() and form != TMX and not _is_prefix(here, langs):
         form = PARQUET
     if columns and not (form and form.has_columns):
         if path.is_file() and not form and _has_tabs(path):
@@ -61,7 +64,10 @@ def find_reader(
         tables = listed((table.name for table in TABLES), "and")
         raise UsageError(f"{prefix}: only {tables} have columns; name no others")
     if form:
-        request = FileRequest(prefix, name, path, columns, langs, encoding, quoting)
+        # What was unpacked from an archive is named with it. A .txt has a suffix that we gave it.
+        is_named = format_of(name) == ZIP != form and path.is_file() and ".txt" not in path.suffixes
+        table = f"{name}:{path.name}" if is_named else name
+        request = FileRequest(prefix, table, path, columns, langs, encoding, quoting, documents)
         reader: Reader = form.open(request)
         return reader
     if not _is_prefix(here, langs):
@@ -84,6 +90,13 @@ def _find_files(
         raise UsageError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
+        for one in (f"{here}.src{suffix}" for suffix in ("", *SUFFIXES)):
+            for other in (one.replace(f"{here}.src", f"{here}.{tgt}") for tgt in ("trg", "tgt")):
+                if Path(one).is_file() and Path(other).is_file():
+                    raise DataError(
+                        f"{name}.{langs[0]}: no such file; give two files, the one in {langs[0]} "
+                        f"first: {one},{other}"
+                    )
         return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):
@@ -117,6 +130,8 @@ def _has_tabs(path: Path) -> bool:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
+    if suffix_of(name) in _TAR:
+        return f"{name}: is a tar archive; unpack it (tar -xf {name}), and name its files"
     if _has_tabs(path):
         return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)
