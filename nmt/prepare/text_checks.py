@@ -40,10 +40,10 @@ _AROUND = 64  # lines before and after, with which a line is compared
 _LEAST_SPREAD = np.array([[0.15], [0.2], [0.2], [0.1]])  # of values that count in full
 _LEAST_POWER = 0.25  # of values that vary as they should, 4 is the most
 _FAR_LESS = 0.35  # of the usual agreement
-_BETWEEN = 0.5  # of the usual agreement: above it lines are good, and bad below it
-_UNRELATED = 0.2  # the agreement of lines that are no translations, at most
-_LONG_STRETCH = 1024  # lines; in good text no so long stretch looks unrelated
-_SURE = 8  # standard deviations
+_BETWEEN = 0.15  # of the usual agreement: lines below it count as bad
+_UNRELATED = 0.2  # the agreement of windows that we look at in any case
+_LONG_STRETCH = 1024  # lines that are enough to tell
+_CHANCE, _SURE = 3, 8  # standard deviations
 _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
@@ -283,7 +283,7 @@ def misfit(pairs: Pairs) -> Misfit | None:
     if lines < _FEWEST_PAIRS:
         return None
     src, tgt = (_values(side) for side in pairs.sides)  # (4, lines)
-    lacking = [row for row in range(lines) if pairs.numbers[row] in pairs.block.missing]
+    lacking = np.isin(pairs.numbers, list(pairs.block.missing))
     src[:, lacking] = tgt[:, lacking] = 0
     starts = np.arange(0, max(lines - _WINDOW // 2, 1), _WINDOW)
     ends = np.append(starts[1:], lines)
@@ -294,8 +294,8 @@ def misfit(pairs: Pairs) -> Misfit | None:
         start, end = int(starts[stretch[0]]), int(ends[stretch[-1]])
         found = _shift(src, tgt, start, end)
         is_long = end - start >= min(lines, _LONG_STRETCH)
-        together = float(_agreement(src[:, start:end], tgt[:, start:end], np.zeros(1, np.int64))[0])
-        if found or (is_long and together < _UNRELATED):
+        together = _agreement(src[:, start:end], tgt[:, start:end], np.zeros(1, np.int64))
+        if found or (is_long and together[0] < _CHANCE / (end - start) ** 0.5):
             moved = np.zeros_like(tgt)
             if found:
                 rows = np.arange(max(0, -found), min(lines, lines - found))
@@ -331,7 +331,8 @@ def _values(side: TextSide) -> Values:
     packed = side.sign_sums(_packed_signs())
     digits = (packed >> np.uint64(32)) / 2.0**32
     lengths = np.log1p(side.visible)
-    is_gap = np.array([not line or (line[0] == "<" and _is_element(line)) for line in side.lines])
+    are_elements = [line[:1] == "<" and bool(_ELEMENT.fullmatch(line)) for line in side.lines]
+    is_gap = np.array(are_elements) | (side.visible == 0)
     lengths[is_gap] = lengths[~is_gap].mean() if not is_gap.all() else 0
     values = np.stack(
         [
@@ -348,10 +349,6 @@ def _values(side: TextSide) -> Values:
     values -= (totals[:, last] - totals[:, first]) / (last - first)
     centred: Values = values / np.maximum(values.std(axis=1, keepdims=True), _LEAST_SPREAD)
     return centred
-
-
-def _is_element(line: str) -> bool:
-    return _ELEMENT.fullmatch(line) is not None
 
 
 @functools.cache
