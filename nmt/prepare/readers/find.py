@@ -90,13 +90,13 @@ def _find_files(
         raise UsageError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
-        for one in (f"{here}.src{suffix}" for suffix in ("", *SUFFIXES)):
-            for other in (one.replace(f"{here}.src", f"{here}.{tgt}") for tgt in ("trg", "tgt")):
-                if Path(one).is_file() and Path(other).is_file():
-                    raise DataError(
-                        f"{name}.{langs[0]}: no such file; give two files, the one in {langs[0]} "
-                        f"first: {one},{other}"
-                    )
+        for suffix in ("", *SUFFIXES):
+            files = [f"{here}.{side}{suffix}" for side in ("src", "trg")]
+            if all(Path(file).is_file() for file in files):  # of the Tatoeba Challenge
+                raise DataError(
+                    f"{name}.{langs[0]}: no such file; give two files, the one in {langs[0]} "
+                    f"first: {','.join(files)}"
+                )
         return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):

@@ -217,6 +217,8 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             with zipfile.ZipFile(file) as archive:
                 yield archive
     except (*DAMAGE, *_OF_ZIP) as error:
+        if getattr(error, "errno", None):  # of the system, such as a full disk
+            raise
         raise DataError(
             f"{path}: cannot be read as a ZIP archive ({error}); download it again"
         ) from None
