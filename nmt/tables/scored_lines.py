@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 _FORMS = {
     "an n-best list": re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
-    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"),
+    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
+    "TEXT<TAB>SCORE": re.compile(r".*\t(?:-?\d+\.\d+|-inf)"),
     "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
     "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
-    "output of fairseq": re.compile(r"[DHPST]-\d+\t.*"),
-    "NUMBER<TAB>TEXT": re.compile(r"\d+\t.*"),
+    "output of fairseq": re.compile(r"[DHPSTW]-\d+\t.*"),
+    "NUMBER<TAB>TEXT": re.compile(r" *\d+\t.*"),  # also of `cat -n`
 }
-"""A line of each form. The first four are those of `nmt translate`."""
+"""A line of each form, such as those of `nmt translate`."""
 
 
 def form_of(lines: Sequence[str]) -> str:

@@ -140,7 +140,7 @@ def test_what_holds_more_than_text_is_refused(tmp_path: Path, form: str) -> None
         check_plain([read(path)])
 
 
-@pytest.mark.parametrize("form", ["H-{}\t-0.25\tGute Nacht!", "{}\tGute Nacht!"])
+@pytest.mark.parametrize("form", ["H-{}\t-0.2\tGut!", "   {}\tGut!", "-{}.5\tGut!", "Gut!\t{}.5"])
 def test_lines_with_numbers_are_refused(form: str) -> None:
     with pytest.raises(DataError, match=r"output\.de"):
         check_plain([Text("output.de", [form.format(number) for number in (12, 7)])])

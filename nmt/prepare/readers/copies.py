@@ -18,7 +18,7 @@ from nmt.prepare.readers.line_files import members_of, open_zip
 from nmt.prepare.readers.text_names import TMX, ZIP, format_of, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
-from nmt.tables.formats import PARQUET, STDIN, TSV, file_and_columns
+from nmt.tables.formats import PARQUET, STDIN, TSV, file_and_columns, suffix_of
 
 _ARCHIVE = re.compile(r"(?P<file>.+\.zip)(?::(?P<member>.+))?", re.IGNORECASE)
 _START_BYTES = 1 << 16
@@ -69,7 +69,7 @@ def copies_kept(
         for number, (name, langs) in enumerate(named):
             if archive := _ARCHIVE.fullmatch(name):
                 path = copies.get(archive["file"], Path(archive["file"]))
-                folder = Path(temporary, f"zip-{number}")
+                folder = Path(temporary, f"zip-{number}{TMX.suffix}")
                 if path.is_file() and (table := _unpacked(path, archive["member"], langs, folder)):
                     copies[name] = table
         yield copies
@@ -79,32 +79,29 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
     """Unpack the table of a ZIP archive, or its translation memories; None if it has lines of text.
 
     member: the name of the one that is meant, if the user gave it.
-    Returns the file, or a folder named .tmx of several memories. DataError if there are several
+    folder: where to, named .tmx.
+    Returns the file, or the folder if there are several memories. DataError if there are several
     tables.
     """
     with open_zip(path) as archive:
         members = [one for one in archive.infolist() if member in (None, one.filename)]
         if member is None and all(members_of(members, lang) for lang in langs):
             return None
-        forms = {one: format_of(one.filename) for one in members}
-        tables = {one: form.suffix for one, form in forms.items() if form and form != ZIP}
-        if not tables:
-            tables = {one: TSV.suffix for one in members if _has_tabs(archive, one)}
-        if len(tables) > 1 and {*tables.values()} != {TMX.suffix}:
-            example = next(iter(tables)).filename
-            raise DataError(
-                f"{path}: has {len(tables)} tables; name one, as in {path}:{example}, or unzip it"
-            )
-        folder /= f"memories{TMX.suffix}" if len(tables) > 1 else ""
-        for number, (one, suffix) in enumerate(tables.items()):
+        tables = [one for one in members if format_of(one.filename) not in (None, ZIP)]
+        tables = tables or [one for one in members if _has_tabs(archive, one)]
+        if len(tables) > 1 and any(suffix_of(one.filename) != TMX.suffix for one in tables):
+            example = f"{path}:{tables[0].filename}"
+            raise DataError(f"{path}: has {len(tables)} tables; name one, as in {example}")
+        targets = []
+        for number, one in enumerate(tables):
             check_unpacked(str(path), one.compress_size, one.file_size)
-            folder.mkdir(parents=True, exist_ok=True)
             name = Path(one.filename).name
-            name = name if format_of(name) else name + suffix
-            target = folder / (f"{number:06}-{name}" if len(tables) > 1 else name)
+            target = folder / f"{number:06}" / (name if format_of(name) else name + TSV.suffix)
+            target.parent.mkdir(parents=True)
             with archive.open(one) as source, target.open("wb") as file:
                 shutil.copyfileobj(source, file, 1 << 20)
-    return folder if len(tables) > 1 else target if tables else None
+            targets.append(target)
+    return folder if len(targets) > 1 else next(iter(targets), None)
 
 
 def _has_tabs(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:

@@ -70,7 +70,7 @@ class TmxFile(Table):
     @property
     def files(self) -> tuple[Path, ...]:
         path = self.request.path
-        return tuple(sorted(path.iterdir())) if path.is_dir() else (path,)
+        return tuple(sorted(path.glob("*/*"))) if path.is_dir() else (path,)
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         for path in self.files:
