@@ -111,13 +111,8 @@ def scripts_of(code: str) -> tuple[str, ...]:
 @cache
 def spoken_in(code: str) -> str:
     """Return the language of the country that has this code, such as ja of jp; "" if unknown."""
-    from langcodes import Language
-    from langcodes.tag_parser import LanguageTagError
-
-    try:
-        spoken = Language.get(f"und-{code}").maximize().language if len(code) == 2 else None
-    except LanguageTagError:
-        spoken = None
+    language = _parse(f"und-{code}") if len(code) == 2 else None
+    spoken = language and language.maximize().language
     return "" if spoken in (None, "und", "en", code.lower()) else spoken
 
 

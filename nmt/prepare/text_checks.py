@@ -296,10 +296,7 @@ def misfit(pairs: Pairs) -> Misfit | None:
         is_long = end - start >= min(lines, _LONG_STRETCH)
         together = _agreement(src[:, start:end], tgt[:, start:end], np.zeros(1, np.int64))
         if found or (is_long and together[0] < _CHANCE / (end - start) ** 0.5):
-            moved = np.zeros_like(tgt)
-            if found:
-                rows = np.arange(max(0, -found), min(lines, lines - found))
-                moved[:, rows] = tgt[:, rows + found]
+            moved = np.roll(tgt, -found, axis=1) if found else np.zeros_like(tgt)
             # The gain of pairs as they stand is largest just before the first bad one.
             first = max(0, start - _WINDOW)
             gain = (src * (tgt - moved)).sum(axis=0)[first : start + _WINDOW]

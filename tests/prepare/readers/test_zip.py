@@ -71,6 +71,9 @@ def test_a_member_is_found_by_the_meaning_of_its_code(
         reader = find_reader(f"{tmp_path}/x.zip", ("en", lang), UTF8)
         assert isinstance(reader, ZipFiles)
         assert reader.members == ("x.en", f"x.{member}")
+    pack(tmp_path / "y.zip", {"x.en": b"a\n", "x.zh_TW": b"b\n"})
+    with pytest.raises(DataError, match=r"\.zh; it has .*x\.zh_TW"):  # another script
+        find_reader(f"{tmp_path}/y.zip", ("en", "zh"), UTF8)
     with pytest.raises(DataError, match=r"\.cn; it has .*zh"):
         find_reader(f"{tmp_path}/x.zip", ("en", "cn"), UTF8)
 
