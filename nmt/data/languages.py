@@ -112,8 +112,8 @@ def scripts_of(code: str) -> tuple[str, ...]:
 def spoken_in(code: str) -> str:
     """Return the language of the country that has this code, such as ja of jp; "" if unknown."""
     language = _parse(f"und-{code}") if len(code) == 2 else None
-    spoken = language and language.maximize().language
-    return "" if spoken in (None, "und", "en", code.lower()) else spoken
+    spoken = (language and language.maximize().language) or ""
+    return "" if spoken in ("und", "en", code.lower()) else spoken
 
 
 def of_country(code: str) -> str:
