@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor, check_unpacked
 from nmt.errors import DataError, UsageError
-from nmt.system.files import is_there
+from nmt.system.files import is_there, refuse_pointer
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
@@ -109,6 +109,7 @@ def _read(
 ) -> Iterator[bytes]:
     text = TextStream(str(path), encoding, suffix=path.suffix, any_bytes=any_bytes)
     with path.open("rb") as file:
+        refuse_pointer(path, file.peek())
         while block := file.read(_CHUNK_BYTES):
             watch(block)
             yield from text.feed(block)

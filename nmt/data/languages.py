@@ -109,6 +109,20 @@ def scripts_of(code: str) -> tuple[str, ...]:
 
 
 @cache
+def spoken_in(code: str) -> str:
+    """Return the language of the country that has this code, such as ja of jp; "" if unknown."""
+    language = _parse(f"und-{code}") if len(code) == 2 else None
+    spoken = (language and language.maximize().language) or ""
+    return "" if spoken in ("und", "en", code.lower()) else spoken
+
+
+def of_country(code: str) -> str:
+    """Return what a message adds about a code that may be meant as a country's, such as jp."""
+    spoken = spoken_in(code)
+    return f"; if you mean {english_name(spoken)}, its code is {spoken}" if spoken else ""
+
+
+@cache
 def is_pair(code: str) -> bool:
     """Return whether a code names two languages, such as zh-en, and not a region, such as zh-tw."""
     first, _, second = code.partition("-")

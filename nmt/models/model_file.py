@@ -20,7 +20,7 @@ from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.models.tensor_file import TensorFile, write_tensors
-from nmt.system.files import IMPORTED
+from nmt.system.files import IMPORTED, refuse_pointer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -279,9 +279,12 @@ def read_vocabularies(path: Path) -> tuple[tuple[Vocabulary, ...], LanguageToken
             src, tgt, languages = card.src_vocabulary, card.tgt_vocabulary, card.languages
         return ((src,) if src.model == tgt.model else (src, tgt)), languages
     try:
-        return (Vocabulary(PieceModel.read(path.read_bytes()).renumbered().write()),), None
+        content = path.read_bytes()
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
+    refuse_pointer(path, content)
+    try:
+        return (Vocabulary(PieceModel.read(content).renumbered().write()),), None
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,17 +35,24 @@ Verdicts = npt.NDArray[np.uint8]
 KEPT = 0
 
 
+class Misfit(NamedTuple):
+    """Where the sides of a block begin to be out of step."""
+
+    row: int  # of the first bad pair
+    shift: int  # how many lines later than their sources the targets come; 0: they do not match
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What the rules that need no tokens have found in a block, for the pass that encodes it."""
 
     packed: bytes
     flaws: tuple[FlawRecord, ...]
-    shift: int
+    misfit: Misfit | None
 
     @classmethod
     def of(cls, work: Work) -> Judgement:
-        return cls(zlib.compress(work.verdicts.tobytes(), level=1), work.flaws, work.shift)
+        return cls(zlib.compress(work.verdicts.tobytes(), level=1), work.flaws, work.misfit)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -73,6 +80,8 @@ class Block:
     """Line numbers, if the lines are not consecutive."""
     missing: frozenset[int] = frozenset()
     """Line numbers of pairs that lack a side. Their source says what is there instead."""
+    starts: tuple[int, ...] = ()
+    """Line numbers at which documents begin, if the text says so without blank lines."""
     tag: str = ""
     """The tag put before each source line; may be empty."""
     langs: tuple[str, str] = ("", "")
@@ -92,6 +101,17 @@ class Block:
         src, tgt = (_select(raw, rows) for raw in (self.src, self.tgt))
         numbers = tuple(self.line_number(row) for row in rows.tolist())
         return replace(self, number=numbers[0], lines=len(rows), src=src, tgt=tgt, numbers=numbers)
+
+    def followed_by(self, other: Block) -> Block:
+        """Return this block and the lines of the next one as one block."""
+        return replace(
+            self,
+            lines=self.lines + other.lines,
+            src=self.src + other.src,
+            tgt=self.tgt + other.tgt,
+            missing=self.missing | other.missing,
+            judgement=None,
+        )
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:
@@ -162,6 +182,16 @@ class TextSide:
         """Return how many characters of each line have any of these bits: (lines,)."""
         places = np.flatnonzero(self._characters & np.uint8(bits))
         return np.diff(np.searchsorted(places, self._bounds))
+
+    def sign_sums(self, table: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return the sum of the table's values over the signs of each line: (lines,).
+
+        table: (0x110000,) by code point. Sums are modulo 2^64.
+        """
+        places = np.flatnonzero(self._characters & np.uint8(characters.SIGN))
+        totals = np.zeros(len(places) + 1, np.uint64)
+        np.cumsum(table.take(self.codes[places]), out=totals[1:])
+        return np.diff(totals[np.searchsorted(places, self._bounds)])
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
@@ -260,8 +290,7 @@ class Work:
     hashes: dict[str, Hashes] = field(default_factory=dict)  # (left,) for each rule of duplicates
     flaws: tuple[FlawRecord, ...] = ()
     """Lines that have entities or a broken encoding."""
-    shift: int = 0
-    """By how many lines the targets seem to lag their sources."""
+    misfit: Misfit | None = None
     encoding_seconds: float = 0.0
     """CPU time of SentencePiece."""
 

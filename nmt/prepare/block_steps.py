@@ -5,7 +5,7 @@ first: `encode_block` does the whole work, `clean_sample` only cleans a sample, 
 counts what BPE is learnt from. `judge_block` is the dry run of the first. The steps follow in the
 order in which the whole work takes them:
 
-    fix, measure the shift, filter by text | encode, filter by tokens | annotate terms, keep text,
+    fix, look for a shift, filter by text | encode, filter by tokens | annotate terms, keep text,
     join windows, hash
 
 The first three need only text, so the pass that counts words does them, and the whole work takes
@@ -31,14 +31,14 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows
 from nmt.data.word_ids import Subwords
-from nmt.prepare.block import Block, Hashes, Judgement, Verdicts, Work
+from nmt.prepare.block import Block, Hashes, Judgement, Misfit, Verdicts, Work
 from nmt.prepare.cleaning_options import NEAR, CleaningOptions
 from nmt.prepare.duplicates import hash_lines, hash_pairs, normalized
 from nmt.prepare.filters import Filters, token_verdicts
 from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.term_annotator import Annotator
-from nmt.prepare.text_checks import line_shift
+from nmt.prepare.text_checks import misfit
 from nmt.prepare.windows import choose_windows, draw_context, join_side, split_tags
 
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
@@ -60,7 +60,7 @@ class EncodedBlock:
     side_columns: dict[str, tuple[TokenRows, TokenRows]]  # (kept,) each side
     seconds: tuple[float, float]
     """CPU seconds for SentencePiece, and for all other steps."""
-    shift: int
+    misfit: Misfit | None
     flaws: tuple[FlawRecord, ...]
 
 
@@ -97,7 +97,7 @@ def encode_block(
         *work.ids,
         work.side_columns,
         (work.encoding_seconds, other_seconds),
-        work.shift,
+        work.misfit,
         work.flaws,
     )
 
@@ -171,14 +171,14 @@ def count_words(
 def judge_text(work: Work, filters: Filters) -> None:
     """Fix lines and count their flaws, look for a shift, and drop pairs by what needs no tokens."""
     work.pairs, work.flaws = examine(work.pairs, filters.cleaning.fix)
-    work.shift = line_shift(work.pairs)
+    work.misfit = misfit(work.pairs)
     work.lines = work.pairs.src.lines, work.pairs.tgt.lines
     work.judge(filters.judge_text(work.pairs))
 
 
 def take_over(work: Work, known: Judgement) -> None:
     """Drop the pairs that `judge_text` has dropped in an earlier pass, which fixed nothing."""
-    work.flaws, work.shift = known.flaws, known.shift
+    work.flaws, work.misfit = known.flaws, known.misfit
     work.lines = work.pairs.src.lines, work.pairs.tgt.lines
     work.judge(known.verdicts)
 
@@ -241,7 +241,9 @@ def join_windows(work: Work, subwords: Subwords, options: PrepareOptions, *, lon
     sides = list(map(split_tags, vocabularies, (work.tagged, work.lines[1]), work.ids))
     hashes = hash_pairs(*map(hash_lines, work.lines))
     wanted = draw_context(hashes, window=options.window, seed=options.seed)
-    starts = choose_windows(work.numbers.tolist(), wanted, *sides, longest=longest)
+    # Lines before and after the start of a document must not seem to be neighbours.
+    numbers = work.numbers + np.searchsorted(work.block.starts, work.numbers, side="right")
+    starts = choose_windows(numbers.tolist(), wanted, *sides, longest=longest)
     src_ids, tgt_ids = (
         subwords.rows(join_side(side, starts, vocabulary.separator))
         for side, vocabulary in zip(sides, vocabularies, strict=True)

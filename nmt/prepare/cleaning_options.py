@@ -28,8 +28,12 @@ WIDE_LETTER = 3
 """A Chinese, Japanese or Korean letter says about as much as this many letters of an alphabet."""
 
 EXACT, NEAR = "duplicate", "near_duplicate"  # the rules of duplicates
-ENTITIES, ENCODING = "entities", "encoding"
-FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
+ENTITIES, ENCODING, HUNALIGN = "entities", "encoding", "hunalign"
+FLAWS = {
+    ENTITIES: "HTML entities",
+    ENCODING: "a broken encoding",
+    HUNALIGN: "the ~~~ of hunalign between sentences",
+}
 """What lines may have that --fix repairs."""
 
 

@@ -150,6 +150,7 @@ class Sources:
                 encoding,
                 quoting=quotings.get(files[index], ""),
                 split=splits[index],
+                documents=options.documents,
                 copies=copies,
             )
             for index, prefix in enumerate(prefixes)
@@ -170,9 +171,11 @@ class Sources:
             )
             _check(source)
             sources.append(source)
+        # Of equal pairs the first one stays, which should be one of the largest weight.
+        by_weight = sorted(sources[:n], key=lambda source: -source.weight)
         valids = n + len(options.valid)
         tests = dict(zip(names, sources[valids:], strict=True))
-        return cls(tuple(sources[:n]), tuple(sources[n:valids]), tests)
+        return cls(tuple(by_weight), tuple(sources[n:valids]), tests)
 
 
 def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey, ...]]:

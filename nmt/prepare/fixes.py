@@ -1,4 +1,4 @@
-"""HTML entities and broken encodings: counted in every text, and fixed with `--fix`.
+"""HTML entities, broken encodings and the like: counted in every text, and fixed with `--fix`.
 
 - `entities`: `&#39;` or `&eacute;` in place of a character, or `& quot ;` if a tokeniser cut it.
   Only those that end with a semicolon count, since `&copy=2` may stand in a URL. Crawls have text
@@ -6,6 +6,8 @@
   `<` and `&lt;` is about HTML, and stays as it is.
 - `encoding`: UTF-8 that was read as Latin-1 or windows-1252 (`fÃ¼r`), which is by far the most
   frequent, and windows-1252 that was read as Latin-1: the controls U+0080 to U+009F.
+
+- `hunalign`: the ` ~~~ ` between sentences that the aligner joined.
 
 Entities come first, since `f&Atilde;&frac14;r` is both. A repair makes no line end and no NUL.
 
@@ -31,7 +33,7 @@ from nmt.console import printable
 from nmt.data.manifest import FlawRecord
 from nmt.errors import UsageError
 from nmt.prepare.block import Pairs, Rows, TextSide
-from nmt.prepare.cleaning_options import ENCODING, ENTITIES, FLAWS
+from nmt.prepare.cleaning_options import ENCODING, ENTITIES, FLAWS, HUNALIGN
 
 _WORTH_A_WARNING = 0.001
 """Share of lines. Clean text has up to 0.06 % with entities, as in "Q&amp;A"."""
@@ -62,6 +64,8 @@ _BROKEN = re.compile(
     re.VERBOSE,
 )
 _LAST_ASCII = 0x7F
+_TILDES = " ~~~ "
+"""What hunalign and LF Aligner write between sentences that they put into one line."""
 
 
 def _meaning(entity: re.Match[str]) -> str:
@@ -155,6 +159,11 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
 
 
+def _tilde_rows(side: TextSide) -> Rows:
+    rows = side.rows_of(np.flatnonzero(side.codes == ord("~")))
+    return np.array([row for row in rows.tolist() if _TILDES in side.lines[row]], np.int64)
+
+
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
     """Find the flaws of the pairs of a block, and repair those of some kinds.
 
@@ -186,6 +195,7 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
 _KINDS: Mapping[str, tuple[Callable[[TextSide], Rows], Callable[[str], str]]] = {
     ENTITIES: (_entity_rows, first_entity),
     ENCODING: (broken_rows, broken_word),
+    HUNALIGN: (_tilde_rows, lambda _: _TILDES.strip()),
 }
 """For each kind of flaw, what finds the lines that have it, and the first flaw of a line."""
 
@@ -194,6 +204,8 @@ def _fixed_lines(kind: str, side: TextSide, rows: Sequence[int]) -> dict[int, st
     """Return the lines that a repair changes, by their rows; it may find more than these rows."""
     if kind == ENTITIES:
         tried = {row: without_entities(side.lines[row]) for row in rows}
+    elif kind == HUNALIGN:
+        tried = {row: side.lines[row].replace(_TILDES, " ") for row in rows}
     else:
         more = doubtful_rows(side).tolist()
         tried = {row: fixed_encoding(side.lines[row]) for row in {*rows, *more}}

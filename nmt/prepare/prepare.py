@@ -26,6 +26,7 @@ from nmt.data.composition import NFC
 from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
+from nmt.data.languages import of_country
 from nmt.data.moses import moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.word_ids import Subwords
@@ -310,7 +311,8 @@ def _report_skipped_rules(options: PrepareOptions, filters: Filters) -> None:
         if filters.identifier is not None and not filters.identifier.knows(lang):
             unknown["language"] = "--langid does not know"
         for rule, what in unknown.items():
-            console.notice(f"{lang}: {what} this language, so the rule `{rule}` does not check it")
+            told = f"{what} this language, so the rule `{rule}` does not check it"
+            console.notice(f"{lang}: {told}{of_country(lang)}")
 
 
 def _progress_of(folder: Path, key: str) -> resume.Progress | None:

@@ -124,11 +124,13 @@ def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
         *((old_tests[name], [text]) for name, text in sources.tests.items() if name in old_tests),
     ]
     for split, texts in splits:
-        old = [(corpus.src.sha256, corpus.tgt.sha256) for corpus in split.corpora]
+        # Texts of an old folder may not be in the order of their weights.
+        corpora = sorted(split.corpora, key=lambda corpus: -corpus.weight)
         records = [text.record(lines=0, rejected={}) for text in texts]
-        new = [(record.src.sha256, record.tgt.sha256) for record in records]
-        if old != new:
-            was = _spell([corpus.prefix for corpus in split.corpora])
+        old, new = list(map(_checksums, corpora)), list(map(_checksums, records))
+        same_weights = [one.weight for one in corpora] == [one.weight for one in records]
+        if sorted(old) != sorted(new) or (same_weights and old != new):
+            was = _spell([corpus.prefix for corpus in corpora])
             now = _spell([text.prefix for text in texts])
             differences.append(
                 f"the text of {split.name} was {was} and is {now}"
@@ -138,7 +140,9 @@ def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
             continue
         differences += [
             f"the {what} of {corpus.prefix} was {_spell(was)} and is {_spell(now)}"
-            for corpus, record in zip(split.corpora, records, strict=True)
+            for corpus, record in zip(
+                sorted(corpora, key=_checksums), sorted(records, key=_checksums), strict=True
+            )
             for what, was, now in (
                 ("language pair", "-".join(corpus.langs), "-".join(record.langs)),
                 ("weight", corpus.weight, record.weight),
@@ -149,6 +153,10 @@ def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
             if was != now
         ]
     return differences
+
+
+def _checksums(corpus: manifest.CorpusRecord) -> tuple[str, str]:
+    return corpus.src.sha256, corpus.tgt.sha256
 
 
 def _changed_vocabulary(

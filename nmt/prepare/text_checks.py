@@ -6,10 +6,15 @@ Europarl, news) stays far from every bound, so that a warning is worth reading.
 
 from __future__ import annotations
 
+import functools
+import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from dataclasses import replace
+from itertools import chain, islice, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +22,28 @@ import numpy.typing as npt
 from nmt import console
 from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
-from nmt.data.languages import primary_language
+from nmt.data.epochs import mix
+from nmt.data.languages import of_country, primary_language, spoken_in
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
-from nmt.errors import UsageError
-from nmt.prepare.block import Block, Mask, Pairs, TextSide
+from nmt.errors import DataError, UsageError
+from nmt.prepare.block import Block, Mask, Misfit, Pairs, Rows, TextSide
+from nmt.prepare.characters import FOREIGN, NUMBER, classes_for, plain_classes
 from nmt.prepare.corpora import Sources, SourceText
 from nmt.prepare.fixes import describe_flaw, examine, is_frequent
+from nmt.tables.scored_lines import form_of
 
 _FEWEST_PAIRS = 200  # fewer pairs could look wrong by chance
-_LARGEST_SHIFT = 3
+_WINDOW = 256  # lines that are judged together
+_AROUND = 64  # lines before and after, with which a line is compared
+_LEAST_SPREAD = np.array([[0.15], [0.2], [0.2], [0.1]])  # of values that count in full
+_LEAST_POWER = 0.25  # of values that vary as they should, 4 is the most
+_FAR_LESS = 0.35  # of the usual agreement
+_BETWEEN = 0.15  # of the usual agreement: lines below it count as bad
+_UNRELATED = 0.2  # the agreement of windows that we look at in any case
+_LONG_STRETCH = 1024  # lines that are enough to tell
+_CHANCE, _SURE = 3, 8  # standard deviations
 _FEWEST_WORDS = 500
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
@@ -35,9 +51,16 @@ _WORD_LINES = 400  # lines whose words are counted
 _MOSES_LINES = 500  # about so many lines of a text are tokenised to see whether that is undone
 _MOST_CHANGED = 0.01
 _AFTER_CHANGE = 8  # characters that are shown
+_STYLE_LINES = 400  # by which we tell how a text is written
+_STOPS = (", ", ".\n", "，", "。")
+_FEWEST_STOPS, _FEWEST_LETTERS = 50, 1000
+_MOST_APART = 0.5  # between texts that are both tokenised, or both are not
+_LOWER_CASE = 0.001  # share of capitals
 _WORD = re.compile(rf"{LETTERS}+")
 _ELEMENT = re.compile(r"\s*+<([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>(?P<text>.*</\1\s*>)?\s*")
 _EXAMPLE_CHARACTERS = 60
+
+Values = npt.NDArray[np.float64]
 
 _FREQUENT_WORDS = {
     "bg": "на и за да се от в не са по че това като ще но с",
@@ -62,7 +85,7 @@ _FREQUENT_WORDS = {
 }
 
 
-def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
+def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str]:
     """Return a warning for each fault in some pairs of a text, whose sides have these names."""
     langs = pairs.block.langs
     sides = list(zip(names, pairs.sides, langs, strict=True))
@@ -81,16 +104,13 @@ def faults(names: tuple[str, str], pairs: Pairs) -> list[str]:
     else:
         warnings += [
             f"{path} looks like {look or 'another language'}, but should be {lang}"
-            for (path, _, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
+            + (of_country(lang) if foreign and _is_in(side, spoken_in(lang)) else "")
+            for (path, side, lang), look, foreign in zip(sides, looks, are_foreign, strict=True)
             if look or foreign
         ]
-    if shift := line_shift(pairs):
-        warnings.append(f"{both}: {describe_shift(shift)}")
-    elif _lengths_disagree(pairs):
-        warnings.append(
-            f"{both}: the line lengths of the two sides do not match; check that line n of one is "
-            "the translation of line n of the other"
-        )
+    if found := misfit(pairs):
+        number = pairs.block.line_number(found.row)
+        warnings.append(f"{both}: {describe_misfit(found, number, unit)}")
     return warnings
 
 
@@ -98,12 +118,18 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
     """Warn of faults in the first pairs of each text, and of equal files.
 
     vocabularies: those that are not learnt, one for both sides or two.
+    DataError if lines hold more than text.
     """
     composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
+    styles: list[list[_Style]] = []  # of the sides of each text
     for index, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
             pairs = Pairs.decode(block)
-            for fault in faults(text.reader.sides, pairs):
+            for name, side in zip(text.reader.sides, pairs.sides, strict=True):
+                if form := form_of(side.lines):
+                    raise DataError(f"{name} is {form}, not plain text; cut the text out of it")
+            styles.append(list(map(_Style.of, text.reader.sides, pairs.sides)))
+            for fault in faults(text.reader.sides, pairs, text.reader.unit):
                 console.warning(fault)
             for name, side, own in zip(
                 text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
@@ -113,13 +139,54 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
                     _warn_of_marks(name, side, text.reader.unit)
             if index >= len(sources.train):
                 _warn_of_flaws(text, pairs)
-    for text in sources.train:
+    for text, style in zip(sources.train, styles, strict=False):
+        for other, its in zip(sources.held_out, styles[len(sources.train) :], strict=False):
+            if text.langs == other.langs:
+                for fault in chain.from_iterable(map(_Style.differences, style, its)):
+                    console.warning(fault)
+                break
         for other in sources.held_out:
             if [file.sha256 for file in text.records] == [f.sha256 for f in other.records]:
                 console.warning(
                     f"--train {text.prefix} is the same text as {other.prefix}; "
                     "do not train on valid or test"
                 )
+
+
+class _Style(NamedTuple):
+    """How a side of a text is written."""
+
+    name: str
+    apart: float  # share of commas and full stops that stand apart from words; or NaN
+    capitals: float  # share of the letters that have capitals; or NaN
+
+    @classmethod
+    def of(cls, name: str, side: TextSide) -> _Style:
+        """Look at some lines. NaN stands for a share of too few."""
+        lines = side.lines[:: max(1, len(side.lines) // _STYLE_LINES)]
+        text = "".join(f"{line}\n" for line in lines)
+        stops = sum(map(text.count, _STOPS))
+        apart = sum(text.count(f" {stop}") for stop in _STOPS)
+        cased = [letter.isupper() for letter in text if letter.lower() != letter.upper()]
+        return cls(
+            name,
+            apart / stops if stops >= _FEWEST_STOPS else math.nan,
+            sum(cased) / len(cased) if len(cased) >= _FEWEST_LETTERS else math.nan,
+        )
+
+    def differences(self, other: _Style) -> Iterator[str]:
+        """Yield a warning if only one of two texts is tokenised, or in lower case."""
+        if abs(self.apart - other.apart) > _MOST_APART:
+            yield (
+                f"{self.name}: {self.apart:.0%} of its commas and full stops stand apart from "
+                f"words, but {other.apart:.0%} in {other.name}; give both as people write"
+            )
+        few, many = sorted((self.capitals, other.capitals))
+        if few < _LOWER_CASE and many > 10 * _LOWER_CASE:
+            yield (
+                f"{self.name}: {self.capitals:.1%} of its letters are capitals, but "
+                f"{other.capitals:.1%} in {other.name}; give both as people write"
+            )
 
 
 def check_moses(
@@ -205,58 +272,143 @@ def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
             console.warning(f"{description}; valid and test stay as they are, so repair the file")
 
 
-def line_shift(pairs: Pairs) -> int:
-    """Return by how many lines the targets lag their sources, judged by line lengths.
+def misfit(pairs: Pairs) -> Misfit | None:
+    """Return where the sides begin to be out of step; None if nowhere, or if nobody can tell.
 
-    0 if the lengths match best without a shift, or if there is too little text to tell.
+    Each line has a few values: how long it is, whether it asks or calls, and its digits. The sides
+    agree in them where they are translations. Where windows of lines agree far less than the block
+    as a whole, we look for a shift by which they agree again.
     """
-    lengths = _log_lengths(pairs)
-    if lengths is None:
-        return 0
-    x, y = lengths
-    here = _correlation(x, y)
-    agreement = {}
-    for shift in range(1, _LARGEST_SHIFT + 1):
-        agreement[shift] = _correlation(x[:-shift], y[shift:])
-        agreement[-shift] = _correlation(x[shift:], y[:-shift])
-    best = max(agreement, key=lambda shift: agreement[shift])
-    return best if agreement[best] > max(0.4, here + 0.2) else 0
+    lines = len(pairs.src.lines)
+    if lines < _FEWEST_PAIRS:
+        return None
+    src, tgt = (_values(side) for side in pairs.sides)  # (4, lines)
+    lacking = np.isin(pairs.numbers, list(pairs.block.missing))
+    src[:, lacking] = tgt[:, lacking] = 0
+    starts = np.arange(0, max(lines - _WINDOW // 2, 1), _WINDOW)
+    ends = np.append(starts[1:], lines)
+    agreement = _agreement(src, tgt, starts)
+    usual = float(np.median(agreement))
+    low = np.flatnonzero(agreement < max(_FAR_LESS * usual, _UNRELATED))
+    for stretch in np.split(low, np.flatnonzero(np.diff(low) > 2) + 1) if len(low) else []:
+        start, end = int(starts[stretch[0]]), int(ends[stretch[-1]])
+        found = _shift(src, tgt, start, end)
+        is_long = end - start >= min(lines, _LONG_STRETCH)
+        together = _agreement(src[:, start:end], tgt[:, start:end], np.zeros(1, np.int64))
+        if found or (is_long and together[0] < _CHANCE / (end - start) ** 0.5):
+            moved = np.roll(tgt, -found, axis=1) if found else np.zeros_like(tgt)
+            # The gain of pairs as they stand is largest just before the first bad one.
+            first = max(0, start - _WINDOW)
+            gain = (src * (tgt - moved)).sum(axis=0)[first : start + _WINDOW]
+            power = np.sqrt(np.square(src).sum() * np.square(tgt).sum()) / lines
+            gain -= _BETWEEN * max(usual, _UNRELATED) * power
+            return Misfit(first + int(np.argmax(np.append(0, np.cumsum(gain)))), found)
+    return None
 
 
-def describe_shift(shift: int) -> str:
-    lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
-    when = "later" if shift > 0 else "earlier"
-    return f"judging by line lengths, the targets come {lines} {when} than their sources"
+def describe_misfit(found: Misfit, number: int, unit: str) -> str:
+    """Describe where sides are out of step; number: that of the first bad line."""
+    where = f"from {unit} {number:,} on, judging by lengths, digits and marks, "
+    if not found.shift:
+        return (
+            f"{where}the sides do not match; check that {unit} n of one is the translation of "
+            f"{unit} n of the other"
+        )
+    lines = console.counted(abs(found.shift), unit, f"{unit}s")
+    when = "later" if found.shift > 0 else "earlier"
+    return f"{where}the targets come {lines} {when} than their sources"
 
 
-def _log_lengths(pairs: Pairs) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """Return the logarithms of the sides' lengths; None if they are too few or too alike."""
-    x, y = (np.log1p(side.visible) for side in pairs.sides)
-    return (x, y) if len(x) >= _FEWEST_PAIRS and min(x.std(), y.std()) > 0.15 else None
+def _values(side: TextSide) -> Values:
+    """Return what a line and its translation share: (4, lines), about 0 on average.
+
+    They are compared with the lines around them, so that it does not matter how a text is sorted.
+    A value that hardly varies weighs little. The length of a gap, such as <range>, says nothing.
+    """
+    packed = side.sign_sums(_packed_signs())
+    digits = (packed >> np.uint64(32)) / 2.0**32
+    lengths = np.log1p(side.visible)
+    are_elements = [line[:1] == "<" and bool(_ELEMENT.fullmatch(line)) for line in side.lines]
+    is_gap = np.array(are_elements) | (side.visible == 0)
+    lengths[is_gap] = lengths[~is_gap].mean() if not is_gap.all() else 0
+    values = np.stack(
+        [
+            lengths,
+            (packed & np.uint64(0xFFFF)) > 0,
+            (packed >> np.uint64(16)) & np.uint64(0xFFFF) > 0,
+            np.where(digits > 0, digits - 0.5, 0),
+        ]
+    )
+    totals = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=totals[:, 1:])
+    rows = np.arange(values.shape[1])
+    first, last = np.maximum(rows - _AROUND, 0), np.minimum(rows + _AROUND + 1, len(rows))
+    values -= (totals[:, last] - totals[:, first]) / (last - first)
+    centred: Values = values / np.maximum(values.std(axis=1, keepdims=True), _LEAST_SPREAD)
+    return centred
 
 
-def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    scale = float((x @ x) * (y @ y)) ** 0.5
-    return float(x @ y) / scale if scale else 0.0
+@functools.cache
+def _packed_signs() -> npt.NDArray[np.uint64]:
+    """Return a number for each code point, whose sum over a line tells its marks and digits.
+
+    Bits 0 to 15 count question marks, bits 16 to 31 exclamation marks, and the others sum a hash
+    of the digits, whatever their script and order.
+    """
+    table = np.zeros(0x110000, np.uint64)
+    for code in np.flatnonzero(plain_classes() & NUMBER).tolist():
+        digit = unicodedata.decimal(chr(code), None)
+        if digit is not None:
+            table[code] = mix(np.array([digit + 1], np.uint64))[0] >> np.uint64(32) << np.uint64(32)
+    table[[ord(mark) for mark in "?？؟՞፧"]] = 1
+    table[[ord(mark) for mark in "!！՜"]] = 1 << 16
+    return table
 
 
-def _lengths_disagree(pairs: Pairs) -> bool:
-    """Whether the lengths of the sides are unrelated where both are text."""
-    lengths = _log_lengths(pairs)
-    if lengths is None:
-        return False
-    lines = zip(*(side.lines for side in pairs.sides), strict=True)
-    is_markup = [any(map(_ELEMENT.fullmatch, pair)) for pair in lines]
-    are_text = (pairs.shorter > 0) & ~np.array(is_markup)
-    x, y = (side[are_text] for side in lengths)
-    return len(x) >= _FEWEST_PAIRS and _correlation(x, y) < 0.2
+def _agreement(src: Values, tgt: Values, starts: Rows) -> npt.NDArray[np.float64]:
+    """Return how well the sides agree in windows that begin at these rows: 1 at best; (windows,).
+
+    It is 1 if the values vary too little to tell.
+    """
+    both, one, other = (
+        np.add.reduceat((left * right).sum(axis=0), starts)
+        for left, right in ((src, tgt), (src, src), (tgt, tgt))
+    )
+    sizes = np.diff(np.append(starts, src.shape[1]))
+    can_tell = np.minimum(one, other) > _LEAST_POWER * sizes
+    return np.where(can_tell, both / np.sqrt(np.maximum(one * other, 1)), 1)
+
+
+def _shift(src: Values, tgt: Values, start: int, end: int) -> int:
+    """Return by how many lines the targets of a stretch of sources are later; 0 if that is unclear.
+
+    The sources are compared with all targets of the block, at every shift at once.
+    """
+    lines, size = src.shape[1], end - start
+    length = 1 << (lines + size).bit_length()
+    spectra = np.fft.rfft(src[:, start:end], length).conj() * np.fft.rfft(tgt, length)
+    spectrum = spectra.sum(axis=0)
+    # Only phases count, or a pattern of lengths that repeats itself would hide the shift.
+    products = np.fft.irfft(spectrum / np.maximum(np.abs(spectrum), 1e-9), length)
+    places = np.arange(-(size // 2), lines - size // 2)  # of the stretch's first line in the target
+    products = products[places]
+    sure = products / products.std()
+    best = int(np.argmax(sure))
+    here = float(sure[start + size // 2])
+    is_clear = sure[best] > max(_SURE, 2 * here)
+    return int(places[best]) - start if is_clear else 0
 
 
 def _is_foreign(side: TextSide, in_other_script: Mask) -> bool:
     """Whether most lines are in a script that the language does not use."""
     foreign, with_letters = int(in_other_script.sum()), int((side.letters > 0).sum())
     return len(side.lines) >= _FEWEST_PAIRS and 2 * foreign > with_letters
+
+
+def _is_in(side: TextSide, lang: str) -> bool:
+    """Whether most letters are in a script of a language."""
+    its_own = replace(side, classes=classes_for(lang))
+    return 2 * int(its_own.count(FOREIGN).sum()) < int(its_own.letters.sum())
 
 
 def _subword_marks(side: TextSide) -> Iterator[str]:

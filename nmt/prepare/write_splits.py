@@ -27,7 +27,7 @@ from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecor
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
-from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Pairs
+from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Misfit, Pairs
 from nmt.prepare.block_steps import EncodedBlock
 from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import SourceText
@@ -38,7 +38,7 @@ from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.text_checks import describe_shift
+from nmt.prepare.text_checks import describe_misfit, misfit
 from nmt.system.files import atomic_writer
 from nmt.system.workers import map_in_order
 
@@ -232,7 +232,8 @@ class TrainSplit:
         for file in self.progress.hashes:
             self._seen[hashed_rule(file)].add(read_hashes(self.folder, file))
         self._seconds = np.zeros(2)
-        self._shifted: set[int] = set()  # texts that we have warned of
+        self._misfits: set[int] = set()  # texts that we have warned of
+        self._before: Block | None = None  # the block that was written last
         self._flawed = [set[tuple[str, str]]() for _ in self.texts]  # sides and kinds, likewise
 
     @property
@@ -300,7 +301,7 @@ class TrainSplit:
         added += [(builder, side_rows[name]) for name, builder in self._side_builders.items()]
         if not all(builder.has_room_for(*rows) for builder, rows in added):
             self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
-        self._warn_of_shift(block, result.shift)
+        self._warn_of_misfit(block, result.misfit)
         verdicts = result.verdicts.copy()  # from a Ray cluster it is read-only
         rows = np.flatnonzero(verdicts == KEPT)
         src, tgt = result.src, result.tgt
@@ -327,16 +328,20 @@ class TrainSplit:
                 block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
             )
 
-    def _warn_of_shift(self, block: Block, shift: int) -> None:
-        if not shift or block.corpus in self._shifted:
+    def _warn_of_misfit(self, block: Block, found: Misfit | None) -> None:
+        """Warn of the first block of a text whose sides are out of step."""
+        before, self._before = self._before, block
+        if found is None or block.corpus in self._misfits:
             return
-        self._shifted.add(block.corpus)
+        self._misfits.add(block.corpus)
         if block.number > 1:  # `warn_of_faults` has checked the first lines
-            reader = self.texts[block.corpus].reader
-            console.warning(
-                f"{' and '.join(reader.sides)}, {reader.unit}s {block.number:,} to "
-                f"{block.number + block.lines - 1:,}: {describe_shift(shift)}"
-            )
+            if before and before.corpus == block.corpus:  # whose last lines may be bad, too
+                block = before.followed_by(block)
+                joined = misfit(Pairs.decode(block))
+                found = joined or found._replace(row=found.row + before.lines)
+            reader, number = self.texts[block.corpus].reader, block.line_number(found.row)
+            told = describe_misfit(found, number, reader.unit)
+            console.warning(f"{' and '.join(reader.sides)}: {told}")
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
         number = len(self.progress.shards)

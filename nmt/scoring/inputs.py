@@ -20,6 +20,7 @@ from nmt.errors import DataError, UsageError
 from nmt.markup import segment_files
 from nmt.markup.segment_files import SegmentFile
 from nmt.system.files import read_when_ready
+from nmt.tables.scored_lines import form_of
 
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = ("gz", "xz", "bz2", "zst")
@@ -92,25 +93,11 @@ def check_segments(texts: Sequence[Text]) -> None:
     segment_files.check_segments((text.name, text.segments) for text in texts if text.segments)
 
 
-_FORMS = {
-    "an n-best list": re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
-    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d{6}|-inf)\t.*"),
-    "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
-    "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
-}
-"""What `nmt translate` writes besides text: a line of each form."""
-
-
 def check_plain(texts: Sequence[Text]) -> None:
-    """Raise DataError for output of `nmt translate` that holds more than text.
-
-    Its scores would be wrong.
-    """
+    """Raise DataError for a text whose lines hold more than text. Its scores would be wrong."""
     for text in texts:
-        lines = [line for line in text.lines if line.strip()]
-        for form, pattern in _FORMS.items():
-            if lines and all(map(pattern.fullmatch, lines)):
-                raise DataError(f"{text.name} is {form}, not plain text; cut the text out of it")
+        if form := form_of(text.lines):
+            raise DataError(f"{text.name} is {form}, not plain text; cut the text out of it")
 
 
 def _stream(path: Path, encoding: Encoding) -> Iterator[str]:

@@ -34,6 +34,7 @@ IMPORTED = "imported-by-nmt-"
 _ROOT = 0  # the administrator's user id
 
 _LOCK_SECONDS = 1.0
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 LONGEST_SETTINGS = 1 << 24
 """Bytes of YAML or TOML, far above what recipes need. Parsed, they take a hundred times as much."""
@@ -249,17 +250,29 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def refuse_pointer(path: Path, start: bytes) -> None:
+    """Raise DataError if a file begins like a pointer of Git LFS, and so lacks its content."""
+    if start.startswith(_LFS_POINTER):
+        raise DataError(f"{path}: is a pointer of Git LFS, not the file: run git lfs pull")
+
+
 def open_file(path: Path) -> io.BufferedReader:
     """Open a file of a folder for reading.
 
-    DataError if it is a folder; or a pipe or a device, which one would wait for. OSError if it
-    cannot be opened.
+    DataError if it is a folder, or a pointer of Git LFS; or a pipe or a device, which one would
+    wait for. OSError if it cannot be opened.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DataError(f"{path}: not a file, but a folder, a pipe or a device")
-    return os.fdopen(descriptor, "rb")
+    file = os.fdopen(descriptor, "rb")
+    try:
+        refuse_pointer(path, file.peek(len(_LFS_POINTER)))
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def read_file(path: Path) -> bytes:

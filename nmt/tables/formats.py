@@ -31,6 +31,7 @@ class FileRequest:
     quoting: str = ""  # whether cells of text are quoted: csv or none; empty to find out
     sheet: str = ""  # of a spreadsheet; empty for the first one
     is_one_side: bool = False  # whether the file holds one language, so that both columns are one
+    documents: bool = False  # whether we need to know where documents begin
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from nmt.data.compressed import check_unpacked
 from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
+from nmt.system.files import refuse_pointer
 from nmt.tables.cells import one_line
 from nmt.tables.columns import are_by_language, by_language, chosen_columns
 from nmt.tables.formats import FileRequest
@@ -114,6 +115,8 @@ def _open(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise UsageError("reading Parquet needs pyarrow; run `pip install pyarrow`") from None
+    with path.open("rb") as start:
+        refuse_pointer(path, start.peek())
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:

@@ -48,6 +48,10 @@ FILES = {
     "deep.toml": b"x = " + b"[" * 100_000,
     "long.toml": b"[training]\nmax_updates = " + b"9" * 5_000,
     "float.toml": b"[training]\nlearning_rate = " + b"9" * 400,
+    **dict.fromkeys(
+        ("lfs.safetensors", "of-lfs/config.json", "of-lfs/source.spm", "lfs.model"),
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 298763\n",
+    ),
     "n-best": b"0 ||| Das ist ein Test. ||| -0.500000\n",
 }
 
@@ -147,6 +151,8 @@ CASES = [
     (f"prepare out {TEXTS} --test renamed.csv", 2, "renamed.csv: is a spreadsheet; open it and"),
     (f"prepare out {TEXTS} --test a.sgm", 2, "a.sgm: has one side only; give two files as SOURCE,"),
     (f"prepare out {TEXTS} --test a.sgm,valid.de", 2, "valid.de is lines of text; give it as SGML"),
+    (f"prepare out {TEXTS} --vocab lfs.model", 1, "lfs.model: is a pointer of Git LFS, not"),
+    (f"prepare out {TEXTS} --train n-best,n-best", 1, "n-best is an n-best list, not plain"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
     ("translate nowhere --n-best five", 2, "'--n-best': must be a whole number (see"),
@@ -240,6 +246,12 @@ CASES = [
     ("translate nowhere", 1, "nowhere: no such file or folder"),
     ("translate converted", 1, "converted: has no export.json, as exports of nmt do"),
     ("rescore converted valid.de --source valid.en", 1, "converted: no model in this folder"),
+    ("translate lfs.safetensors", 1, "lfs.safetensors: is a pointer of Git LFS, not the file: run"),
+    (
+        "translate of-lfs",
+        1,
+        "of-lfs/config.json: is a pointer of Git LFS, not the file: run git lfs",
+    ),
     ("translate a.zip", 1, "a.zip: damaged, or not a safetensors file"),
     ("translate of-marian", 1, "of-marian: no model in this folder; it should hold"),
     ("translate some-lab/a-model", 1, "hf download some-lab/a-model --local-dir a-model"),

@@ -174,3 +174,16 @@ def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
     fixed.but(fix=("entities", "encoding")).prepare()  # the same
     with pytest.raises(UsageError, match=r"fix .*encoding by ftfy \S+, entities .*none"):
         fixed.but(fix=()).prepare()
+
+
+def test_the_tildes_of_hunalign_are_counted_and_taken_out(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [(f"{src}. ~~~ And ~~~ more.", f"~5 ~~ {tgt}") for src, tgt in pairs(60)]
+    job = job.but(train=(write(tmp_path, "lf", lines),))
+    plain = job.prepare()
+    said = capsys.readouterr().err
+    assert re.search(r"lf\.en: 60 of 60 lines have the ~~~ .*; --fix hunalign", said)
+    assert pairs_in(plain) == lines and "lf.de" not in said
+    fixed = job.but(out=tmp_path / "fixed", fix=("hunalign",)).prepare()
+    assert pairs_in(fixed) == [(src.replace(" ~~~ ", " "), tgt) for src, tgt in lines]

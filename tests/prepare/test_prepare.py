@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import random
 import re
 import resource
 from collections.abc import Callable, Iterator
@@ -282,14 +283,26 @@ def test_weights_reach_the_stream_and_tags_the_text(job: Job, tmp_path: Path) ->
     tags = (f"{more}=<BT>", f"{tmp_path}/valid=<2de>")
     job = job.but(train=(*job.options.train, more), vocab_size=335)
     folder = job.but(weight=(f"{more}=2.5",), tag=tags).prepare()
-    assert folder.train.shares == ((60, 1.0), (2, 2.5))
-    assert pairs_in(folder)[59:] == [pairs(60)[59], ("<BT> one", "eins"), ("<BT> two", "zwei")]
-    assert "<BT>" in folder.src_vocabulary.tokens(folder.train.src(60).tolist())
+    assert folder.train.shares == ((2, 2.5), (60, 1.0))
+    assert pairs_in(folder)[:3] == [("<BT> one", "eins"), ("<BT> two", "zwei"), pairs(60)[0]]
+    assert "<BT>" in folder.src_vocabulary.tokens(folder.train.src(0).tolist())
     assert folder.valid_texts[0].src.read_text().startswith("<2de> the red house 0\n")
-    assert [(c.weight, c.tag) for c in folder.info.train.corpora] == [(1.0, ""), (2.5, "<BT>")]
+    assert [(c.weight, c.tag) for c in folder.info.train.corpora] == [(2.5, "<BT>"), (1.0, "")]
     changed = r"weight of .*more .*2\.5 .*1; .*tag of .*more .*<BT> "
     with pytest.raises(UsageError, match=changed):
         job.but(tag=tags[1:]).prepare()
+
+
+@pytest.mark.parametrize("weights", [(2.0, 1.0), (1.0, 2.0), (1.0, 1.0)])
+def test_of_equal_pairs_the_one_with_the_larger_weight_stays(
+    job: Job, tmp_path: Path, weights: tuple[float, float]
+) -> None:
+    texts = [write(tmp_path, name, pairs(60)) for name in ("one", "two")]
+    given = tuple(f"{text}={weight}" for text, weight in zip(texts, weights, strict=True))
+    folder = job.but(train=tuple(texts), weight=given).prepare()
+    kept = {corpus.prefix: corpus.kept for corpus in folder.info.train.corpora}
+    heavier = weights[1] > weights[0]
+    assert kept == {texts[heavier]: 60, texts[not heavier]: 0}
 
 
 def test_the_vocabulary_is_learnt_by_the_weights_of_the_texts(job: Job, tmp_path: Path) -> None:
@@ -322,13 +335,14 @@ def test_moses_rules_are_recorded_in_the_folder(job: Job, tmp_path: Path) -> Non
 def test_a_language_without_a_known_script_is_told_of(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for lang in ("eng_Latn", "tlh"):
+    for lang in ("eng_Latn", "tlh", "jp"):
         for name in ("train", "valid"):
             text = tmp_path / f"{name}.en"
             text.with_suffix(f".{lang}").write_bytes(text.read_bytes())
         job.but(out=job.out / lang, src_lang=lang).prepare()
         said = capsys.readouterr().err
-        assert said.count("know the script") == said.count("nmt: tlh: ") == (lang == "tlh")
+        assert said.count("know the script") == said.count(f"nmt: {lang}: ") == (len(lang) < 4)
+        assert ("if you mean Japanese, its code is ja" in said) == (lang == "jp")
 
 
 def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
@@ -343,16 +357,26 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     assert lost.endswith(RULES["overlap"])
 
 
-def test_texts_that_are_shifted_are_warned_of_where_that_begins(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
+@pytest.mark.parametrize(("lost", "number"), [(1, 401), (5, 590), (20, 610), (100, 450)])
+def test_texts_that_are_out_of_step_are_warned_of_where_that_begins(
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warnings: Callable[[], list[str]],
+    lost: int,
+    number: int,
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
-    src = ["a" + " b" * (n * 37 % 31) for n in range(1200)]
-    tgt = [f"z {n}" + " y" * (n * 37 % 31) for n in range(1200)]
-    train = write(tmp_path, "m", list(zip(src, [*tgt[:400], *tgt[401:], "z"], strict=True)))
+    lengths = random.Random(1).choices(range(40), k=1300)
+    src = [f"a {n}" + " b" * length for n, length in enumerate(lengths)]
+    tgt = [f"z {n}" + " y" * length for n, length in enumerate(lengths)]
+    tgt = [*tgt[: number - 1], *tgt[number - 1 + lost :], *tgt[:lost]]
+    train = write(tmp_path, "m", list(zip(src, tgt, strict=True)))
     job.but(train=(train,), vocab_size=280).prepare()
     (warning,) = warnings()
-    assert "m.de, lines 301 to 600: judging" in warning and "1 line earlier" in warning
+    found = re.search(r"m\.de: from line (\d+) on, .* (\d+) lines? earlier", warning)
+    assert found and int(found[2]) == lost
+    assert abs(int(found[1]) - number) <= 20
 
 
 # ----------------------------------------------------------------------------------------- sizes

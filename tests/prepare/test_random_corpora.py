@@ -147,7 +147,10 @@ def random_job(
     if options["duplicates"] == "near" or options["duplicates_by"] == "source":
         options["keep"] = tuple(set(options["keep"]) - {"duplicate", "near_duplicate"})
     texts = {"valid": f"{folder}/valid", "test": (f"{folder}/test",)}
-    return Job.of(folder / "data", vocab=(vocabulary,), **texts, **options), corpora, held_out
+    job = Job.of(folder / "data", vocab=(vocabulary,), **texts, **options)
+    weights = job.options.weights
+    corpora.sort(key=lambda corpus: -weights.get(corpus.options["train"].partition(":")[0], 1))
+    return job, corpora, held_out
 
 
 def as_decoded(line: bytes) -> str:

@@ -11,7 +11,7 @@ import pytest
 from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, find_sides
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
 from nmt.prepare.block import Block, Pairs
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.text_checks import faults
@@ -46,6 +46,7 @@ def gaps(lines: list[str], seed: int) -> list[str]:
 _NUMBERS = random.Random(4)
 LENGTHS = [_NUMBERS.randint(3, 40) for _ in range(300)]
 EN, DE, NB, RU = (lines_of(lang, LENGTHS, seed) for seed, lang in enumerate(WORDS))
+AM = [line.translate({code: code + 0x131 for code in range(0x430, 0x450)}) for line in RU]
 SOFTWARE = [f"{line}河和红色的房子" for line in EN]
 """Chinese text that is mostly English words, all of which stand in its translation."""
 
@@ -76,6 +77,9 @@ CUT = "t.en .* subwords"
         (RU, EN, "en ru", SWAPPED),
         (DE, DE, "en de", "t.en .* de, .* en"),
         (EN, RU, "en de", "t.de .* ru, .* de"),
+        (EN, RU, "en ua", None),
+        (EN, AM, "en am", "t.de .* am; .*Armenian, its code is hy"),
+        (EN, RU, "en am", "t.de .* am$"),
         (EN, EN, "en deu_Latn", "t.de .* en, .* deu_Latn"),
         ([line.replace("house", "ho@@ use") for line in EN], DE, "en de", rf"{CUT} .*@@\)"),
         ([line.replace("house", "\u2581house") for line in EN], DE, "en de", f"{CUT} .*\u2581\\)"),
@@ -183,3 +187,51 @@ def moses_job(folder: Path, lines: list[tuple[str, str]], lang: str, src: str = 
     held_out = write(folder, "valid", [("something else", "etwas anderes")])
     texts = {"train": (f"{text}.en,{text}.de",), "valid": (f"{held_out}.en,{held_out}.de",)}
     return Job.of(folder / "data", **texts, **values, keep=("script",))
+
+
+@pytest.mark.parametrize("option", ["train", "valid", "test"])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(
+    "form", ["{n} ||| {} ||| -0.5", "-0.500000\t{}", "{} ||| 0-0", "H-{n}\t-0.5\t{}", "{n}\t{}"]
+)
+def test_lines_that_hold_more_than_text_are_refused(
+    job: Job, tmp_path: Path, form: str, side: int, option: str
+) -> None:
+    lines = [[*pair] for pair in pairs(20)]
+    for number, pair in enumerate(lines):
+        pair[side] = form.format(pair[side], n=number)
+    scored = write(tmp_path, "scored", [(src, tgt) for src, tgt in lines])
+    with pytest.raises(DataError, match=rf"scored\.{('en', 'de')[side]} is "):
+        job.but(**{option: (scored,)}).prepare()
+
+
+RAW = [(f"A man, No. {n}, said: Now, go.", f"Ein Mann, Nr. {n}, sagte: Geh.") for n in range(99)]
+TOKENISED = [(src.replace(",", " ,").replace(".", " ."), tgt) for src, tgt in RAW]
+LOWER = [(src, tgt.lower()) for src, tgt in RAW]
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "told"),
+    [
+        (RAW, RAW[:90], None),
+        (TOKENISED, TOKENISED[:90], None),
+        (TOKENISED, RAW[:90], r"train\.en: 100% of its commas .* but 0% in .*held\.en"),
+        (RAW, LOWER[:90], r"train\.de: 23.5% of its .* capitals, but 0.0% in .*held\.de"),
+    ],
+)
+def test_a_text_in_another_style_than_valid_is_warned_of(
+    job: Job,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    train: list[tuple[str, str]],
+    valid: list[tuple[str, str]],
+    told: str | None,
+) -> None:
+    texts = {
+        "train": (write(tmp_path, "train", train),),
+        "valid": (write(tmp_path, "held", valid),),
+    }
+    job.but(**texts, vocab_size=None, keep=("overlap",)).prepare()
+    said = [line for line in capsys.readouterr().err.splitlines() if "as people write" in line]
+    assert len(said) == (told is not None)
+    assert told is None or re.search(told, said[0])

@@ -140,6 +140,12 @@ def test_what_holds_more_than_text_is_refused(tmp_path: Path, form: str) -> None
         check_plain([read(path)])
 
 
+@pytest.mark.parametrize("form", ["H-{}\t-0.2\tGut!", "   {}\tGut!", "-{}.5\tGut!", "Gut!\t{}.5"])
+def test_lines_with_numbers_are_refused(form: str) -> None:
+    with pytest.raises(DataError, match=r"output\.de"):
+        check_plain([Text("output.de", [form.format(number) for number in (12, 7)])])
+
+
 @pytest.mark.parametrize(
     "lines", [[], TEXTS, ["0.500000\tDas ist ein Test.", "Gute Nacht!"], ["12 ||| 13", "a ||| b"]]
 )

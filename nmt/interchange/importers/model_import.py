@@ -62,9 +62,11 @@ class ForeignModel:
 
 def read_pieces(path: Path) -> PieceModel:
     try:
-        return PieceModel.read(read_file(path))
+        content = read_file(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
+    try:
+        return PieceModel.read(content)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 

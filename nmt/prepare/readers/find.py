@@ -16,11 +16,20 @@ from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import SegmentFiles
-from nmt.prepare.readers.text_names import FORMATS, format_of, two_files
+from nmt.prepare.readers.text_names import FORMATS, TMX, ZIP, format_of, two_files
 from nmt.system.files import is_there
-from nmt.tables.formats import STDIN, TABLES, XLSX, FileRequest, are_two_tables, file_and_columns
+from nmt.tables.formats import (
+    STDIN,
+    TABLES,
+    XLSX,
+    FileRequest,
+    are_two_tables,
+    file_and_columns,
+    suffix_of,
+)
 from nmt.tables.joined import JoinedTables
 
+_TAR = (".tar", ".tgz", ".tbz2", ".txz")
 _SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 _SAVE_IT = f"is a spreadsheet; open it and save it as {XLSX.suffix}, or as CSV UTF-8"
@@ -34,6 +43,7 @@ def find_reader(
     quoting: str = "",
     split: str = "train",
     copies: Mapping[str, Path] = {},
+    documents: bool = False,
 ) -> Reader:
     """Return the reader of a text.
 
@@ -42,13 +52,14 @@ def find_reader(
     encoding: of text files; Parquet and TMX have their own.
     quoting: whether the cells of a table of text are quoted, csv or none; empty to find out.
     split: train, valid or test, by the option that names the text.
-    copies: of stdin and of URLs, by name.
+    copies: of stdin, of URLs and of tables in archives, by name.
+    documents: whether the reader should tell where documents begin.
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
     """
     name, columns = file_and_columns(prefix)
-    here, form = str(copies.get(name, name)), format_of(name)
-    path = Path(here)
+    here = str(copies.get(name, name))
+    path, form = Path(here), format_of(name if name == STDIN else here)
     sheet = ""
     if form is XLSX and len(columns) % 2:
         sheet, columns = columns[0], columns[1:]
@@ -57,11 +68,16 @@ def find_reader(
     if quoting and not (form and form.has_quotes):
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
-    request = FileRequest(prefix, name, path, columns, langs, encoding, quoting, sheet)
+    # What was unpacked from an archive is named with it. A .txt has a suffix that we gave it.
+    is_named = format_of(name) == ZIP != form and path.is_file() and ".txt" not in path.suffixes
+    table = f"{name}:{path.name}" if is_named else name
+    request = FileRequest(
+        prefix, table, path, columns, langs, encoding, quoting, sheet, documents=documents
+    )
     requests = list[FileRequest]()
     if are_two_tables(name):
         requests = [*_two_requests(request, copies)]
-    elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
+    elif form != TMX and (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
         paths = files_of(name, path, split)
         requests = [replace(request, file=str(one), path=one) for one in paths]
     if requests:
@@ -92,7 +108,8 @@ def find_reader(
 
 def _open(request: FileRequest) -> Any:
     """Return what reads a file (DataError)."""
-    name, path, form = request.file, request.path, format_of(request.file)
+    name, path = request.file, request.path
+    form = format_of(STDIN if name == STDIN else str(path))
     assert form is not None
     if name != STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
@@ -120,6 +137,13 @@ def _find_files(
         raise UsageError(_not_a_prefix(name, Path(here), langs))
     two = two_files(name)
     if two is None:
+        for suffix in ("", *SUFFIXES):
+            files = [f"{here}.{side}{suffix}" for side in ("src", "trg")]
+            if all(Path(file).is_file() for file in files):  # of the Tatoeba Challenge
+                raise DataError(
+                    f"{name}.{langs[0]}: no such file; give two files, the one in {langs[0]} "
+                    f"first: {','.join(files)}"
+                )
         return find_sides(here, *langs)
     src, tgt = (Path(copies.get(file, file)) for file in two)
     for file, path in zip(two, (src, tgt), strict=True):
@@ -153,6 +177,8 @@ def _has_tabs(path: Path) -> bool:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
+    if suffix_of(name) in _TAR:
+        return f"{name}: is a tar archive; unpack it (tar -xf {name}), and name its files"
     if _has_tabs(path):
         return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
+import re
 import zipfile
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
+from nmt import console
 from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
+from nmt.data.languages import OTHER_VARIANT, of_country, variant_rank
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
 from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file
+from nmt.system.files import refuse_pointer
 from nmt.system.prefetch import prefetched
 from nmt.tables.formats import FileRequest
 
 _CHUNK_BYTES = 1 << 20
 # RuntimeError: it is encrypted, or of another version or compression.
 _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
+_LISTS = (".ids", ".xml")  # of documents, in archives of OPUS
+_LINK = re.compile(rb'<link\b[^>]*\bxtargets="[^";]+;[^";]+"')
 
 
 class LineFiles(ABC):
@@ -129,27 +139,39 @@ class ZipFiles(LineFiles):
     files: tuple[Path]
     members: tuple[str, str]
     encoding: Encoding
+    pairs: int = 0  # that its list of documents has; 0 if there is none, or nobody asks
+    starts: tuple[int, ...] = ()  # the numbers of lines that begin a document
 
     @classmethod
     def find(cls, request: FileRequest) -> ZipFiles:
         """Find the files of both languages; DataError if there is not one of each."""
         path = request.path
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = [member for member in archive.infolist() if not member.is_dir()]
-        except (*DAMAGE, *_OF_ZIP) as error:
-            raise _damaged(path, error) from None
-        found = []
-        for lang in request.langs:
-            of_lang = [member for member in members if member.filename.endswith(f".{lang}")]
-            if len(of_lang) != 1:
-                listed = ", ".join(member.filename for member in (of_lang or members)[:8])
-                raise DataError(
-                    f"{path}: must have one file that ends with .{lang}; it has {listed or 'none'}"
-                )
-            check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
-            found.append(of_lang[0].filename)
-        return cls((path,), (found[0], found[1]), request.encoding)
+        with open_zip(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            found = []
+            for lang in request.langs:
+                of_lang = members_of(members, lang)
+                if len(of_lang) != 1:
+                    listed = ", ".join(member.filename for member in (of_lang or members)[:8])
+                    raise DataError(
+                        f"{path}: must have one file that ends with .{lang}; it has "
+                        f"{listed or 'none'}{of_country(lang)}"
+                    )
+                check_unpacked(str(path), of_lang[0].compress_size, of_lang[0].file_size)
+                found.append(of_lang[0].filename)
+            files = cls((path,), (found[0], found[1]), request.encoding)
+            lists = [member for member in members if member.filename.endswith(_LISTS)]
+            if not request.documents:
+                return files
+            if len(lists) != 1:
+                console.notice(f"{request.name}: has no .ids, so it is read as one document")
+                return files
+            check_unpacked(str(path), lists[0].compress_size, lists[0].file_size)
+            with archive.open(lists[0]) as file:
+                documents = list(_documents(file, lists[0].filename))
+        following = enumerate(pairwise(documents), start=2)
+        starts = tuple(number for number, (before, its) in following if before != its)
+        return replace(files, pairs=len(documents), starts=starts)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -158,13 +180,16 @@ class ZipFiles(LineFiles):
 
     def chunks(self, side: int) -> Iterator[bytes]:
         text, path = TextStream(self.sides[side], self.encoding), self.files[0]
-        try:
-            with zipfile.ZipFile(path) as archive, archive.open(self.members[side]) as file:
-                while content := file.read(_CHUNK_BYTES):
-                    yield from text.feed(content)
-            yield from text.feed(b"", final=True)
-        except (*DAMAGE, *_OF_ZIP) as error:
-            raise _damaged(path, error) from None
+        with open_zip(path) as archive, archive.open(self.members[side]) as file:
+            while content := file.read(_CHUNK_BYTES):
+                yield from text.feed(content)
+        yield from text.feed(b"", final=True)
+
+    def blocks(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
+        for block in super().blocks(corpus=corpus, start=start):
+            ends = (block.number, block.number + block.lines)
+            first, last = (bisect_left(self.starts, number) for number in ends)
+            yield replace(block, starts=self.starts[first:last])
 
     def _survey(self, side: int, advance: Advance) -> Survey:
         def watched() -> Iterator[bytes]:
@@ -175,11 +200,54 @@ class ZipFiles(LineFiles):
         record = record_file(self.files[0])
         survey = self._survey_text(side, watched())
         advance(record.size // 2)
+        if self.pairs and self.pairs != survey[0]:
+            raise DataError(
+                f"{self.sides[side]} has {survey[0]:,} lines, but the archive lists the documents "
+                f"of {self.pairs:,}; leave out --documents"
+            )
         return Survey(record, *survey)
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: cannot be read as a ZIP archive ({error}); download it again")
+@contextlib.contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; DataError if it, or what is read of it, is damaged."""
+    try:
+        with path.open("rb") as file:
+            refuse_pointer(path, file.peek())
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+    except (*DAMAGE, *_OF_ZIP) as error:
+        if getattr(error, "errno", None):  # of the system, such as a full disk
+            raise
+        raise DataError(
+            f"{path}: cannot be read as a ZIP archive ({error}); download it again"
+        ) from None
+
+
+def members_of(members: Sequence[zipfile.ZipInfo], lang: str) -> list[zipfile.ZipInfo]:
+    """Return the files that end with a code of a language, as near to the given one as there is."""
+    exact = [member for member in members if member.filename.endswith(f".{lang}")]
+    named = [(member, Path(member.filename).suffix[1:]) for member in members]
+    ranks = [(variant_rank(code, lang), member) for member, code in named if code and not exact]
+    serving = [(rank, member) for rank, member in ranks if rank not in (None, OTHER_VARIANT)]
+    best = min((rank for rank, _ in serving), default=0)
+    return exact or [member for rank, member in serving if rank == best]
+
+
+def _documents(file: IO[bytes], name: str) -> Iterator[bytes | int]:
+    """Yield what names the document of each pair, in a list of OPUS.
+
+    A line of .ids is a pair: its two documents, and the ids of its sentences. In .xml, a group of
+    links is a document, and links without a source or a target are no pairs.
+    """
+    group = 0
+    for line in file:
+        if name.endswith(".ids"):
+            yield line[: line.find(b"\t", line.find(b"\t") + 1)]
+        elif b"<linkGrp" in line:
+            group += 1
+        elif _LINK.search(line):
+            yield group
 
 
 class Validity:

@@ -52,7 +52,10 @@ _Unit = dict[str, str]  # the texts of a translation unit, by language
 
 @dataclass(frozen=True)
 class TmxFile(Table):
-    """A translation memory. A row is a translation unit, and is missing if it lacks a language."""
+    """A translation memory, or a folder of several that a ZIP archive had.
+
+    A row is a translation unit, and is missing if it lacks a language.
+    """
 
     request: FileRequest
     encoding = Encoding.find("utf-8")
@@ -61,15 +64,20 @@ class TmxFile(Table):
 
     @property
     def sides(self) -> tuple[str, str]:
-        src, tgt = (f"{self.request.path} ({lang})" for lang in self.request.langs)
+        src, tgt = (f"{self.request.name} ({lang})" for lang in self.request.langs)
         return src, tgt
 
-    def rows(self, advance: Advance) -> Iterator[Row]:
+    @property
+    def files(self) -> tuple[Path, ...]:
         path = self.request.path
-        units = _Units(path)
-        chunks = read_xml(path, watch=lambda content: advance(len(content)))
-        for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
-            yield from map(self._row, units.take())
+        return tuple(sorted(path.glob("*/*"))) if path.is_dir() else (path,)
+
+    def rows(self, advance: Advance) -> Iterator[Row]:
+        for path in self.files:
+            units = _Units(path)
+            chunks = read_xml(path, watch=lambda content: advance(len(content)))
+            for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
+                yield from map(self._row, units.take())
 
     def _row(self, texts: _Unit) -> Row:
         codes = _choose(tuple(texts), self.request.langs)
@@ -128,7 +136,7 @@ class _Units:
         self._codes = 0  # elements of formatting that are open
         self._code: list[str] = []  # the content of the outermost one
         self._size = 0  # characters of the unit
-        self._is_tmx = False
+        self._is_tmx = self._is_in_unit = False
         self.parser = expat.ParserCreate("utf-8")
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
@@ -146,7 +154,12 @@ class _Units:
                 raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
             self._is_tmx = True
         if name == "tu":
-            self._unit, self._size = {}, 0
+            if self._is_in_unit:
+                raise DataError(
+                    f"{self._path} line {self.parser.CurrentLineNumber:,}: a <tu> begins inside of "
+                    "a <tu>; export it again"
+                )
+            self._unit, self._size, self._is_in_unit = {}, 0, True
         elif name == "tuv":
             lang = attributes.get("xml:lang") or attributes.get("lang") or ""
             self._lang = lang.replace("_", "-")
@@ -177,6 +190,7 @@ class _Units:
     def _end(self, name: str) -> None:
         if name == "tu":
             self._found.append(self._unit)
+            self._is_in_unit = False
         elif name == "seg" and self._text is not None:
             self._unit.setdefault(self._lang, _one_line("".join(self._text)))
             self._text = None

@@ -60,6 +60,27 @@ def test_the_data_folder_is_that_of_two_plain_files(tmp_path: Path, name: str) -
     assert (checked.path / "valid.en").read_bytes() == (plain.out / "valid.en").read_bytes()
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_pointers_of_git_lfs_are_named(job: Job, tmp_path: Path, name: str) -> None:
+    text = FORMATS[name](tmp_path, TEXT)
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
+    file = Path(text.partition(":")[0].partition(",")[0])
+    file = next(file.iterdir()) if file.is_dir() else file
+    file.write_text(pointer)
+    with pytest.raises(DataError, match=f"{file}: .*LFS"):
+        job.but(train=(text,)).prepare()
+
+
+def test_files_of_the_tatoeba_challenge_are_named(tmp_path: Path) -> None:
+    for side in ("src", "trg"):
+        (tmp_path / f"train.{side}.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"train\.deu: .*train\.src\.gz,.*train\.trg\.gz$"):
+        find_reader(f"{tmp_path}/train", ("deu", "eng"), UTF8)
+    (tmp_path / "deu-eng.tar").write_bytes(b"tc")
+    with pytest.raises(UsageError, match=r"deu-eng\.tar: .*unpack it"):
+        found(f"{tmp_path}/deu-eng.tar")
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [

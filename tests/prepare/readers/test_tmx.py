@@ -40,6 +40,12 @@ def unit(**texts: str) -> str:
     return f"<tu>{inside}</tu>"
 
 
+def test_a_unit_inside_of_a_unit_is_refused(tmp_path: Path) -> None:
+    outer = unit(en="a", de="x").replace("</tu>", f"\n{unit(en='b', de='y')}</tu>")
+    with pytest.raises(DataError, match=r"memory\.tmx line 2: a <tu> begins inside"):
+        rows(tmp_path, f"{HEAD}{outer}</body></tmx>".encode())
+
+
 @pytest.mark.parametrize(
     ("units", "langs", "found"),
     [

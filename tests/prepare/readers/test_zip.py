@@ -1,15 +1,18 @@
 """ZIP archives of OPUS: the files of both languages, and archives that cannot be used."""
 
+import gzip
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from prepare_job import pairs
-from text_formats import write_zip
+from prepare_job import Job, pairs, pairs_in, write
+from text_formats import tmx, write_zip
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.line_files import ZipFiles
 from nmt.prepare.readers.reading import surveys_of
 
 UTF8 = Encoding.find("utf-8")
@@ -54,3 +57,109 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         (tmp_path / "cut.zip").write_bytes(raw)
         with pytest.raises(DataError, match=r"cut\.zip: .*ZIP"):
             survey(tmp_path / "cut.zip")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_member_is_found_by_the_meaning_of_its_code(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    codes = ["zh_TW", "zh_cn"]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ["README", "LICENSE", "x.en", *(f"x.{codes[at]}" for at in order)]:
+            archive.writestr(name, f"{name}\n")
+    for lang, member in (("zh", "zh_cn"), ("zh-CN", "zh_cn"), ("zh_Hant", "zh_TW")):
+        reader = find_reader(f"{tmp_path}/x.zip", ("en", lang), UTF8)
+        assert isinstance(reader, ZipFiles)
+        assert reader.members == ("x.en", f"x.{member}")
+    pack(tmp_path / "y.zip", {"x.en": b"a\n", "x.zh_TW": b"b\n"})
+    with pytest.raises(DataError, match=r"\.zh; it has .*x\.zh_TW"):  # another script
+        find_reader(f"{tmp_path}/y.zip", ("en", "zh"), UTF8)
+    with pytest.raises(DataError, match=r"\.cn; it has .*zh"):
+        find_reader(f"{tmp_path}/x.zip", ("en", "cn"), UTF8)
+
+
+def pack(path: Path, members: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+def table(separator: str) -> bytes:
+    rows = [("en", "de"), *pairs(60)]
+    return "".join(f"{src}{separator}{tgt}\n" for src, tgt in rows).encode()
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ({"a/en-de.tmx": tmx(pairs(60))}, "x.zip"),
+        ({"2.tmx": tmx(pairs(60)[30:]), "1.tmx": tmx(pairs(60)[:30]), "about": b"a"}, "x.zip"),
+        ({"a.tsv": table("\t"), "_about.txt": b"about"}, "x.zip"),
+        ({"a.csv.gz": gzip.compress(table(","))}, "x.zip"),
+        ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, "x.zip:a.tsv"),
+        ({"deu.txt": table("\t").partition(b"\n")[2], "_about.txt": b"a\n"}, "x.zip:1,2"),
+    ],
+)
+def test_tables_and_memories_in_archives_are_read(
+    job: Job, tmp_path: Path, members: dict[str, bytes], name: str
+) -> None:
+    pack(tmp_path / "x.zip", members)
+    folder = job.but(train=(f"{tmp_path}/{name}",)).prepare()
+    assert sorted(pairs_in(folder)) == sorted(pairs(60))
+    assert not [*tmp_path.rglob("*.partial")]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, r"x\.zip: has 2 tables.*x\.zip:a\.tsv"),
+        ({"deu.txt": b"a\tb\n"}, r"x\.zip: no header .*x\.zip:1,2"),
+        ({"a.csv": b"a,b\n"}, r"x\.zip:a\.csv: no header .*x\.zip:a\.csv:1,2"),
+        ({"a.csv": bytes(1 << 25)}, r"x\.zip"),
+    ],
+)
+def test_tables_in_archives_that_are_unclear_are_refused(
+    job: Job, tmp_path: Path, members: dict[str, bytes], message: str
+) -> None:
+    pack(tmp_path / "x.zip", members)
+    with pytest.raises(DataError, match=message):
+        job.but(train=(f"{tmp_path}/x.zip",)).prepare()
+
+
+BREAK = ("", "")
+LINKS = '<linkGrp fromDoc="{}">\n{}</linkGrp>\n'
+LISTS = {
+    "x.ids": "".join(f"en/{n // 20}\tde/{n // 20}\t{n}\t{n}\n" for n in range(60)),
+    "x.xml": "".join(
+        LINKS.format(doc, '<link xtargets="1;1 2" />\n' * 20 + '<link xtargets="3;" />\n')
+        for doc in range(3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["x.ids", "x.xml", None])
+def test_the_documents_of_opus_are_those_of_windows(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str | None
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for side, lang in enumerate(("en", "de")):
+            archive.writestr(f"x.{lang}", "".join(f"{pair[side]}\n" for pair in pairs(60)))
+        if name:
+            archive.writestr(name, LISTS[name])
+    windows = job.but(train=(f"{tmp_path}/x.zip",), documents=True, vocab_size=350)
+    counts = windows.prepare().info.train.windows
+    assert ("has no .ids" in capsys.readouterr().err) == (name is None)
+    lines = pairs(60)
+    parts = [*lines[:20], BREAK, *lines[20:40], BREAK, *lines[40:]] if name else lines
+    broken = write(tmp_path, "broken", parts)
+    assert counts == windows.but(out=tmp_path / "2", train=(broken,)).prepare().info.train.windows
+
+
+@pytest.mark.parametrize("name", ["x.ids", "x.xml"])
+def test_a_list_of_documents_of_other_text_is_refused(job: Job, tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for lang in ("en", "de"):
+            archive.writestr(f"x.{lang}", "text\n" * 59)
+        archive.writestr(name, LISTS[name])
+    with pytest.raises(DataError, match=r"x\.zip:x\... has 59 lines.* 60; .*--documents"):
+        job.but(train=(f"{tmp_path}/x.zip",), documents=True).prepare()

@@ -1,0 +1,24 @@
+"""Lines that hold more than text: what programs that translate write beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_FORMS = {
+    "an n-best list": re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
+    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
+    "TEXT<TAB>SCORE": re.compile(r".*\t(?:-?\d+\.\d+|-inf)"),
+    "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
+    "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
+    "output of fairseq": re.compile(r"[DHPSTW]-\d+\t.*"),
+    "NUMBER<TAB>TEXT": re.compile(r" *\d+\t.*"),  # also of `cat -n`
+}
+"""A line of each form, such as those of `nmt translate`."""
+
+
+def form_of(lines: Sequence[str]) -> str:
+    """Return the form that all lines with text have; empty if they are plain text."""
+    with_text = [line for line in lines if line.strip()]
+    found = (form for form, pattern in _FORMS.items() if all(map(pattern.fullmatch, with_text)))
+    return next(found, "") if with_text else ""
