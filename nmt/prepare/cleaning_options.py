@@ -35,7 +35,8 @@ FLAWS = {ENTITIES: "HTML entities", ENCODING: "a broken encoding"}
 
 _ARE_SYMBOLS = "of a side's characters, without spaces, are digits, punctuation or signs"
 RULES = {
-    "valid": "the pair was drawn for valid (--valid-lines)",
+    "valid": "the pair was drawn for valid (--valid-lines), or a side equals or nearly copies one "
+    "that was: they share 85 % of the shorter one's runs of four letters or digits",
     "missing": "a row of a table lacks a side",
     "encoding": "a side is not valid text in its encoding",
     "break": "with --documents: both sides are blank, which ends a document",

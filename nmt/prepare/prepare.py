@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt import console
 from nmt.data import manifest
 from nmt.data.composition import NFC
@@ -31,6 +33,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
 from nmt.prepare import reject_report, resume
+from nmt.prepare.block import Overlaps
 from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning_options import CleaningOptions
@@ -54,7 +57,7 @@ from nmt.prepare.vocabularies import (
     with_new_pieces,
     write_vocabularies,
 )
-from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
+from nmt.prepare.write_splits import HeldOutText, TrainSplit, index_lines, write_held_out
 from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
@@ -112,7 +115,8 @@ def prepare(
             train.write(partial(encode, options=options), judgements)
             reject_report.check_any_left(train.rejects)
             reject_report.warn_if_most_rejected(train.rejects)
-            valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
+            texts = _with_overlaps(held_out, train.nearest)
+            valid, *tests = _write_held_out(unfinished, options, sources, texts, subwords)
             rejects, rejects_text = reject_report.write_reports(unfinished, train.rejects)
             info = manifest.DatasetInfo(
                 format_version=manifest.FORMAT_VERSION,
@@ -267,17 +271,26 @@ def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
     read = partial(HeldOutText.read, documents=options.documents, fix=inputs.cleaning.fix)
     held_out = list(map(read, sources.held_out))
     filters = _filters_for(inputs, held_out)
-    if sources.valids:
-        return sources, held_out, filters
-    valids, numbers = draw_valid(sources.train, filters, options)
-    drawn = list(map(read, valids))
-    held_out = [*drawn, *held_out]
+    if not sources.valids:
+        valids, numbers = draw_valid(sources.train, filters, options)
+        drawn = list(map(read, valids))
+        held_out, sources = [*drawn, *held_out], replace(sources, valids=valids)
+        filters = replace(
+            _filters_for(inputs, held_out),
+            drawn=numbers,
+            drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+            drawn_lines=index_lines(drawn, sources.train),
+        )
+    count = len(sources.valids)
+    for number, text in enumerate(held_out):
+        for fault in text.faults(held_out[:count] if number >= count else ()):
+            console.warning(fault)
     filters = replace(
-        _filters_for(inputs, held_out),
-        drawn=numbers,
-        drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+        filters,
+        held_out_lines=index_lines(held_out, sources.train),
+        held_out_count=sum(text.source.lines for text in held_out),
     )
-    return replace(sources, valids=valids), held_out, filters
+    return sources, held_out, filters
 
 
 def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
@@ -352,14 +365,25 @@ def _begin(
     return progress, learnt
 
 
+def _with_overlaps(
+    held_out: Sequence[HeldOutText], nearest: Overlaps
+) -> list[tuple[HeldOutText, Overlaps]]:
+    """Return each text with its part of the overlaps, which are of all pairs in a row."""
+    ends = np.cumsum([text.source.lines for text in held_out])
+    return list(zip(held_out, np.split(nearest, ends[:-1]), strict=True))
+
+
 def _write_held_out(
     folder: Path,
     options: PrepareOptions,
     sources: Sources,
-    held_out: Sequence[HeldOutText],
+    held_out: Sequence[tuple[HeldOutText, Overlaps]],
     subwords: Subwords,
 ) -> list[manifest.SplitRecord]:
-    """Write valid, which has one text for each pair of languages, and the test sets."""
+    """Write valid, which has one text for each pair of languages, and the test sets.
+
+    held_out: the texts, with the overlap of each pair with train.
+    """
     stems = [
         f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids
     ]

@@ -5,6 +5,7 @@ metrics.jsonl     training and validation metrics, one JSON object per line
 train.log         the same for people, with sample translations
 curves.svg        learning curves of the same metrics
 tensorboard/      the same for TensorBoard, if the recipe asks for it
+evaluation.json   the scores on test sets, by the last `nmt evaluate`
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.runs.checkpoint`
 best.safetensors, last.safetensors
@@ -53,6 +54,7 @@ from nmt.system.files import (
 FORMAT_VERSION = 2
 WORK = "distill"
 """The folder in which `nmt distill` makes what a student learns, before there is a run."""
+EVALUATION = "evaluation.json"
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _STRINGS = (
     "preset architecture data data_path init_from_checksum init_from command nmt date checksum"
@@ -60,8 +62,8 @@ _STRINGS = (
 _RUN = {"ranks": int} | dict.fromkeys(_STRINGS.split(), str)
 """The values of [run] in config.toml, and their types."""
 _OWN_FILES = frozenset(
-    "config.toml metrics.jsonl train.log curves.svg status.json lock best.safetensors "
-    "last.safetensors".split()
+    "config.toml metrics.jsonl train.log curves.svg evaluation.json status.json lock "
+    "best.safetensors last.safetensors".split()
 )
 
 
@@ -351,6 +353,12 @@ class RunFolder:
         """Write the status of the run, for recipes and cron."""
         record = {"status": status, "update": update, "reason": reason}
         write_text(self.path / "status.json", json.dumps(record) + "\n")
+
+    def write_evaluation(self, scores: Sequence[Mapping[str, object]]) -> None:
+        """Write the scores of `nmt evaluate`, an object for each test set."""
+        path = self.path / EVALUATION
+        with self.best_effort(path):
+            write_text(path, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it; if it is not `aloud`, only with --verbose."""
