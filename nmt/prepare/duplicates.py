@@ -34,15 +34,16 @@ valid or test are folded.
 `HeldOutLines` tells how near lines of train come to lines of valid and test: which share of the
 character 4-grams of the shorter line the other one has, or that both are the same. Here 4-grams
 are of letters and digits after NFKC, in lower case. `Tom is ill.` has tomi, omis, misi, isil,
-sill, and `Is Tom ill?` has isto, stom, tomi, omil, mill, so their overlap is 1/5. It holds only
-lines of valid and test, so its memory does not grow with train. There are two ways to compare:
+sill, and `Is Tom ill?` has isto, stom, tomi, omil, mill, so their overlap is 1/5. A line of fewer
+than four letters counts as one 4-gram. The index holds only lines of valid and test, so its memory
+does not grow with train. There are two ways to compare:
 
 - Small text is compared line by line. Each 4-gram leads to the lines of valid and test that have
   it.
 - In large text that would cost more than all other rules together. So lines are only compared if
   they share runs of four words, or are the same. A run's number is the difference of two running
   sums over the text, which `OverlapKeys` needs anyway. In scripts without spaces, each character
-  counts as a word. The shortest lines of each block, which longer ones may hold, and a few others
+  counts as a word. A line as a whole counts as a run, too. The shortest lines of each block, which longer ones may hold, and a few others
   are compared with all. For 600 lines of Europarl and 200,000 of train, this finds 273 of 280 near
   copies.
 """
@@ -52,7 +53,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -221,7 +222,7 @@ def _numbers() -> Numbers:
 
 
 OVERLAP_UNIT = 10_000
-SAME = OVERLAP_UNIT + 1  # the overlap of lines that have the same letters and digits
+SAME = OVERLAP_UNIT + 1  # the overlap of lines that have all 4-grams in common
 NEAR_COPY = int(0.85 * OVERLAP_UNIT)
 _GRAM, _GRAM_BITS = 4, 18
 """Of 4-grams, as bits of a hash. A line has few, so they hardly ever collide."""
@@ -230,9 +231,9 @@ _RUN, _RUN_BITS = 4, 21
 _MOST_LINES_A_RUN = 2  # more common ones would lead to too many lines
 _LEAST_RUNS = 0.34  # share of the runs of a near copy that stay whole
 _WIDE_LETTERS = 0x2E80  # code points from which on a letter counts as a word
-_SMALL_LINES, _SMALL_WORK = 250_000, 1e9
+_SMALL_LINES, _SMALL_WORK = 250_000, 5e8
 """Text is small if train has at most so many lines, and so many comparisons are needed of lines
-and 4-grams: they take up to 5 seconds a side."""
+and 4-grams: they take up to 3 seconds a side."""
 _SHORTEST, _SAMPLE = 64, 512
 """In a block of large text, so many of the shortest lines are compared with all, and of the others
 one of so many."""
@@ -247,35 +248,27 @@ class HeldOutLines:
     lines: Sequence[str]
     pairs: Rows  # (lines,) the number of each line's pair in valid and test
     sizes: Counts  # (lines,) how many 4-grams they have
-    postings: Rows  # (grams,) lines in the order of the hashes of their 4-grams
-    starts: Rows  # (2^18 + 1,) where the postings of each hash begin
-    same: Mapping[str, list[int]]  # the lines that are the same without what does not count
-    runs: _Runs | None  # None: all lines of train are compared
+    by_gram: _Index  # the lines that have each 4-gram
+    by_run: _Index | None  # those that have each run of words; None: train is small
 
     @classmethod
-    def index(
+    def of(
         cls, lines: Sequence[str], pairs: Rows, *, train_lines: int, train_bytes: int
     ) -> HeldOutLines:
         """Return the index of some lines, for train of this size in the same language."""
-        folded, grams = _grams(lines)
-        rows, hashes = grams >> _GRAM_BITS, grams & ((1 << _GRAM_BITS) - 1)
-        counts = np.bincount(hashes, minlength=1 << _GRAM_BITS)
-        same: dict[str, list[int]] = {}
-        for row, line in enumerate(folded):
-            if line:
-                same.setdefault(line, []).append(row)
-        lines_a_gram = float(counts @ counts) / max(1, len(grams))
-        work = train_bytes * lines_a_gram + train_lines * len(lines)
-        is_small = train_lines <= _SMALL_LINES and work <= _SMALL_WORK
-        return cls(
-            lines,
-            pairs,
-            np.bincount(rows, minlength=len(lines)),
-            rows[np.argsort(hashes, kind="stable")],
-            np.concatenate([[0], np.cumsum(counts)]),
-            same,
-            None if is_small else _Runs.index(lines),
-        )
+        rows, hashes = _grams(lines)
+        by_gram = _Index.of(hashes, rows, bits=_GRAM_BITS)
+        sizes = np.bincount(rows, minlength=len(lines))
+        counts = np.diff(by_gram.starts).astype(np.float64)
+        work = train_bytes * (counts @ counts) / max(1, len(rows)) + train_lines * len(lines)
+        if train_lines <= _SMALL_LINES and work <= _SMALL_WORK:
+            return cls(lines, pairs, sizes, by_gram, None)
+        side = TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
+        hashes, rows, ends = _word_runs(side)
+        inside = rows == ends
+        most = _MOST_LINES_A_RUN
+        by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=most)
+        return cls(lines, pairs, sizes, by_gram, by_run)
 
     def compare(self, side: TextSide, rows: Rows) -> tuple[Overlaps, Overlaps]:
         """Compare some lines of train with all these lines.
@@ -283,153 +276,129 @@ class HeldOutLines:
         Returns the largest overlap of each line of train, (rows,), and of each of these: (lines,).
         """
         of_rows = np.zeros(len(side.lines), np.int16)
-        of_lines = np.zeros(len(self.sizes), np.int16)
+        of_lines = np.zeros(len(self.lines), np.int16)
         compared = rows
-        if self.runs is not None:
-            which, lines = self.runs.candidates(side, rows)
-            overlaps = line_overlaps(
-                [side.lines[row] for row in which.tolist()],
-                [self.lines[line] for line in lines.tolist()],
-            )
+        if self.by_run is not None:
+            which, lines = _may_be_near(self.by_run, side, len(self.lines))
+            is_asked = np.isin(which, rows)
+            which, lines = which[is_asked], lines[is_asked]
+            ones, others = [side.lines[row] for row in which], [self.lines[line] for line in lines]
+            overlaps = line_overlaps(ones, others)
             np.maximum.at(of_rows, which, overlaps)
             np.maximum.at(of_lines, lines, overlaps)
             by_length = rows[np.argsort(side.lengths[rows], kind="stable")]
             compared = np.concatenate([by_length[:_SHORTEST], by_length[_SHORTEST::_SAMPLE]])
-        step = max(1, _CHUNK // len(self.sizes))
+        step = max(1, _CHUNK // len(self.lines))
         for chunk in (compared[n : n + step] for n in range(0, len(compared), step)):
-            table = self._table([side.lines[row] for row in chunk.tolist()])
+            table = self._table([side.lines[row] for row in chunk])
             of_rows[chunk] = np.maximum(of_rows[chunk], table.max(1))
-            np.maximum(of_lines, table.max(0), out=of_lines)
+            of_lines = np.maximum(of_lines, table.max(0))
         return of_rows[rows], of_lines
 
     def _table(self, lines: Sequence[str]) -> Overlaps:
         """Return the overlap of each of some lines with each of these: (len(lines), lines)."""
-        folded, grams = _grams(lines)
-        rows, hashes = grams >> _GRAM_BITS, grams & ((1 << _GRAM_BITS) - 1)
-        firsts, shape = self.starts[hashes], (len(lines), len(self.sizes))
-        which, places = _ranges(firsts, self.starts[hashes + 1] - firsts)
-        pairs = rows[which] * shape[1] + self.postings[places]
-        shared = np.bincount(pairs, minlength=shape[0] * shape[1])
-        sizes = np.minimum.outer(np.bincount(rows, minlength=len(lines)), self.sizes)
-        # An integer division would take five times as long.
-        table = (OVERLAP_UNIT * shared.reshape(shape) / np.maximum(sizes, 1)).astype(np.int16)
-        for row, line in enumerate(folded):
-            table[row, self.same.get(line, [])] = SAME
-        return table
+        rows, hashes = _grams(lines)
+        which, own = self.by_gram.find(hashes)
+        shape = len(lines), len(self.lines)
+        shared = np.bincount(rows[which] * shape[1] + own, minlength=shape[0] * shape[1])
+        sizes = np.bincount(rows, minlength=len(lines))
+        return _shares(shared.reshape(shape), sizes[:, None], self.sizes)
 
 
 @dataclass(frozen=True)
-class _Runs:
-    """The runs of words of held-out lines, each with the few lines that have it."""
+class _Index:
+    """Which lines have each hash."""
 
-    are_known: Mask  # (2^21,) by the hash of a run
-    starts: npt.NDArray[np.int32]  # (2^21 + 1,) where the lines of each hash begin
-    lines: Rows  # (runs,)
-    counts: Counts  # (lines,)
-    by_sum: Mapping[int, list[int]]  # the lines of each sum of their characters' numbers
-    sums: Numbers  # (sums,) sorted
+    is_known: Mask  # (2^bits,)
+    starts: npt.NDArray[np.int32]  # (2^bits + 1,) where the lines of each hash begin
+    lines: Rows  # of one hash after the other
+    counts: Counts  # (lines,) how many hashes they have
 
     @classmethod
-    def index(cls, lines: Sequence[str]) -> _Runs:
-        side = TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
-        hashes, rows = _word_runs(side)
-        inside = np.flatnonzero(rows[: len(hashes)] == rows[_RUN - 1 :])
-        found = np.unique(hashes[inside].astype(np.int64) * len(lines) + rows[inside])
-        hashes, rows = np.divmod(found, len(lines))
-        is_rare = np.bincount(hashes, minlength=1 << _RUN_BITS) <= _MOST_LINES_A_RUN
-        hashes, rows = hashes[is_rare[hashes]], rows[is_rare[hashes]]
-        lines_a_run = np.bincount(hashes, minlength=1 << _RUN_BITS)
-        starts = np.concatenate([[0], np.cumsum(lines_a_run)]).astype(np.int32)
-        by_sum: dict[int, list[int]] = {}
-        for row, total in enumerate(side.sums(_numbers()).tolist()):
-            by_sum.setdefault(total, []).append(row)
-        sums = np.array(sorted(by_sum), np.uint32)
-        counts = np.bincount(rows, minlength=len(lines))
-        return cls(lines_a_run > 0, starts, rows, counts, by_sum, sums)
+    def of(cls, hashes: Numbers, lines: Rows, *, bits: int, most: int | None = None) -> _Index:
+        """Index some lines by their hashes, except those that more than `most` lines have."""
+        found = np.unique(hashes.astype(np.int64) << 32 | lines)
+        sizes = np.bincount(found >> 32, minlength=1 << bits)
+        if most is not None:
+            found = found[sizes[found >> 32] <= most]
+            sizes[sizes > most] = 0
+        starts = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        lines = found & 0xFFFFFFFF
+        return cls(sizes > 0, starts, lines, np.bincount(lines))
 
-    def candidates(self, side: TextSide, rows: Rows) -> tuple[Rows, Rows]:
-        """Return pairs of a line of train, one of `rows`, and a held-out line that may be near."""
-        hashes, row_of = _word_runs(side)
-        runs = np.maximum(np.bincount(row_of, minlength=len(side.lines)) - _RUN + 1, 0)
-        known = np.flatnonzero(self.are_known.take(hashes))
-        known = known[row_of[known] == row_of[known + _RUN - 1]]
+    def find(self, hashes: Numbers) -> tuple[Rows, Rows]:
+        """Return all lines that have some hashes, each after the place of its hash."""
+        known = np.flatnonzero(self.is_known.take(hashes))
         firsts, ends = self.starts[hashes[known]], self.starts[hashes[known] + 1]
-        which, places = _ranges(firsts, ends - firsts)
-        found, counts = np.unique(
-            row_of[known][which] * len(self.counts) + self.lines[places], return_counts=True
-        )
-        found_rows, lines = np.divmod(found, len(self.counts))
-        may_be = counts >= _LEAST_RUNS * np.minimum(runs[found_rows], self.counts[lines])
-        sums = side.sums(_numbers())
-        are_known = self.sums.take(np.searchsorted(self.sums, sums), mode="clip") == sums
-        matches = np.flatnonzero(are_known).tolist()
-        same = [(row, line) for row in matches for line in self.by_sum[int(sums[row])]]
-        of_same = np.array(same, np.int64).reshape(-1, 2)
-        found_rows = np.concatenate([found_rows[may_be], of_same[:, 0]])
-        lines = np.concatenate([lines[may_be], of_same[:, 1]])
-        are_asked = np.isin(found_rows, rows)
-        return found_rows[are_asked], lines[are_asked]
+        sizes = ends - firsts
+        before = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)
+        return np.repeat(known, sizes), self.lines[places]
+
+
+def _may_be_near(by_run: _Index, side: TextSide, count: int) -> tuple[Rows, Rows]:
+    """Return lines of train, and for each one of `count` held-out lines that may be near."""
+    hashes, rows, ends = _word_runs(side)
+    which, lines = by_run.find(hashes)
+    inside = rows[which] == ends[which]
+    found, shared = np.unique(rows[which[inside]] * count + lines[inside], return_counts=True)
+    rows_found, lines = np.divmod(found, count)
+    runs = np.maximum(np.bincount(rows) - _RUN + 1, 1)  # a line begins as many as it has words
+    may_be = shared >= _LEAST_RUNS * np.minimum(runs[rows_found], by_run.counts[lines])
+    return rows_found[may_be], lines[may_be]
 
 
 def line_overlaps(ones: Sequence[str], others: Sequence[str]) -> Overlaps:
     """Return the overlap of each line with the other one at its place: (lines,)."""
-    (folded, grams), (others_folded, others_grams) = _grams(ones), _grams(others)
-    shared = np.intersect1d(grams, others_grams, assume_unique=True)
-    counts, sizes, others_sizes = (
-        np.bincount(found >> _GRAM_BITS, minlength=len(ones))
-        for found in (shared, grams, others_grams)
-    )
-    overlaps = OVERLAP_UNIT * counts // np.maximum(np.minimum(sizes, others_sizes), 1)
-    are_same = [one == other != "" for one, other in zip(folded, others_folded, strict=True)]
-    overlaps[are_same] = SAME
-    return overlaps.astype(np.int16)
+    keys = [rows << 32 | hashes for rows, hashes in map(_grams, (ones, others))]
+    shared = np.intersect1d(*keys, assume_unique=True)
+    counts = (np.bincount(found >> 32, minlength=len(ones)) for found in (shared, *keys))
+    return _shares(*counts)
 
 
-def _grams(lines: Sequence[str]) -> tuple[list[str], Rows]:
-    """Return lines without what does not count, and their different 4-grams: (grams,), sorted.
+def _shares(shared: Counts, sizes: Counts, other_sizes: Counts) -> Overlaps:
+    """Return overlaps of lines, given their numbers of 4-grams and of those that they share."""
+    # An integer division would take five times as long.
+    shares = OVERLAP_UNIT * shared / np.maximum(np.minimum(sizes, other_sizes), 1)
+    overlaps = shares.astype(np.int16)
+    overlaps += (overlaps == OVERLAP_UNIT) & (sizes == other_sizes)
+    return overlaps
 
-    A 4-gram is the row of its line, times 2^18, and a hash.
-    """
-    text = "\n".join(lines)
+
+def _grams(lines: Sequence[str]) -> tuple[Rows, Numbers]:
+    """Return the different 4-grams of each line, as the line and a hash: (grams,) each, sorted."""
+    text = "".join([f"{line}\n\n\n" for line in lines])  # so that no 4-gram is of two lines
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     codes = np.frombuffer(text.lower().encode("utf-32-le"), "<u4")
     codes = codes[_are_letters_or_digits()[codes]]
-    folded = codes.tobytes().decode("utf-32-le").split("\n")[: len(lines)]
-    rows = np.cumsum(codes == ord("\n"))
-    if len(codes) < _GRAM:
-        return folded, np.zeros(0, np.int64)
-    first, second, third, fourth = (codes[n : len(codes) - _GRAM + 1 + n] for n in range(_GRAM))
+    are_ends = codes == ord("\n")
+    first, second, third, fourth = (codes[n : len(codes) - 3 + n] for n in range(_GRAM))
     hashes = ((first * _FACTOR + second) * _FACTOR + third) * _FACTOR + fourth
     hashes = hashes * _FACTOR >> np.uint32(32 - _GRAM_BITS)
-    inside = (rows[: 1 - _GRAM] == rows[_GRAM - 1 :]) & (first != ord("\n"))
-    grams = np.sort(rows[: 1 - _GRAM][inside] << _GRAM_BITS | hashes[inside])
-    return folded, grams[np.diff(grams, prepend=-1) > 0]
+    begin_lines = np.append(True, are_ends)[: len(first)]
+    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | begin_lines)
+    rows = np.cumsum(are_ends)[: len(first)] // 3
+    grams = np.sort(rows[is_gram] << 32 | hashes[is_gram])
+    grams = grams[np.diff(grams, prepend=-1) > 0]
+    return grams >> 32, (grams & 0xFFFFFFFF).astype(np.uint32)
 
 
-def _word_runs(side: TextSide) -> tuple[Numbers, Rows]:
-    """Return a hash of each run of words, (words - 3,), and the line of each word: (words,).
+def _word_runs(side: TextSide) -> tuple[Numbers, Rows, Rows]:
+    """Return a hash of each run of words, and the lines in which it begins and ends: (runs,) each.
 
-    A run may go over the end of its line.
+    The last ones are those of whole lines.
     """
     starts = [side.bounds[:-1], np.flatnonzero(side.codes == ord(" ")) + 1]
     if side.codes.dtype != np.uint8:
         starts.append(np.flatnonzero(side.codes >= _WIDE_LETTERS))
     places = np.sort(np.concatenate(starts), kind="stable")
-    firsts = np.searchsorted(places, side.bounds)
     totals = side.running_sums(_numbers())[np.append(places, side.bounds[-1])]
-    hashes = (totals[_RUN:] - totals[:-_RUN]) * _FACTOR >> np.uint32(32 - _RUN_BITS)
-    return hashes, np.repeat(np.arange(len(side.lines)), np.diff(firsts))
-
-
-def _ranges(firsts: Rows, sizes: Counts) -> tuple[Rows, Rows]:
-    """Return which range each number of some ranges is of, and the numbers, one after the other.
-
-    For example, firsts of [5, 9] and sizes of [2, 1] give the numbers 5, 6, 9 of ranges 0, 0, 1.
-    """
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    before = np.cumsum(sizes) - sizes
-    return which, np.arange(len(which)) + (firsts - before)[which]
+    sums = np.append(totals[_RUN:] - totals[:-_RUN], ~side.sums(_numbers()))
+    lines = np.arange(len(side.lines))
+    words = np.repeat(lines, np.diff(np.searchsorted(places, side.bounds)))
+    begin, end = np.append(words[: 1 - _RUN], lines), np.append(words[_RUN - 1 :], lines)
+    return sums * _FACTOR >> np.uint32(32 - _RUN_BITS), begin, end
 
 
 @functools.cache

@@ -278,7 +278,7 @@ def index_lines(
                     numbers += range(first, first + len(of_lines))
             first += text.source.lines
         of_train = [text for text in train if lang in text.langs]
-        indices[lang] = HeldOutLines.index(
+        indices[lang] = HeldOutLines.of(
             lines,
             np.array(numbers),
             train_lines=sum(text.lines for text in of_train),
