@@ -41,11 +41,11 @@ does not grow with train. There are two ways to compare:
 - Small text is compared line by line. Each 4-gram leads to the lines of valid and test that have
   it.
 - In large text that would cost more than all other rules together. So lines are only compared if
-  they share runs of four words, or are the same. A run's number is the difference of two running
-  sums over the text, which `OverlapKeys` needs anyway. In scripts without spaces, each character
-  counts as a word. A line as a whole counts as a run, too. The shortest lines of each block, which longer ones may hold, and a few others
-  are compared with all. For 600 lines of Europarl and 200,000 of train, this finds 273 of 280 near
-  copies.
+  they share runs of four words. A run's number is the difference of two running sums over the text,
+  which `OverlapKeys` needs anyway. In scripts without spaces, each character counts as a word. A
+  line as a whole counts as a run, too. The shortest lines of each block, which longer ones may
+  hold, and a few others are compared with all. For 600 lines of Europarl and 200,000 lines of
+  train, this finds 276 of 283 near copies, and 96 % of the half that is farther from train.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def _may_be_near(by_run: _Index, side: TextSide, count: int) -> tuple[Rows, Rows
 def line_overlaps(ones: Sequence[str], others: Sequence[str]) -> Overlaps:
     """Return the overlap of each line with the other one at its place: (lines,)."""
     keys = [rows << 32 | hashes for rows, hashes in map(_grams, (ones, others))]
-    shared = np.intersect1d(*keys, assume_unique=True)
+    shared = np.intersect1d(keys[0], keys[1], assume_unique=True)
     counts = (np.bincount(found >> 32, minlength=len(ones)) for found in (shared, *keys))
     return _shares(*counts)
 

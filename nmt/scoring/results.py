@@ -37,7 +37,7 @@ def evaluate(
 
     name: of the metric, to show progress; metric: with its references; outputs: N lines each;
     resampling: compare the output with the baselines in this way; with_interval: whether resampling
-    also gives an interval of the score; far_half: lines, from 0, that get a score of their own, too.
+    also gives an interval of the score; far_half: lines, from 0, that also have their own score.
     """
     counts, *baselines = _count(name, metric, outputs)
     if name == "bleu" and not any(line[-1] for line in counts):
