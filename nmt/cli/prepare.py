@@ -77,7 +77,7 @@ def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
         rejected = ", ".join(f"{rule} {count:,}" for rule, count in by_rule.items())
         console.notice(
             f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept"
-            + f", {drawn:,} drawn for valid" * bool(drawn)
+            + f", {drawn:,} drawn for valid or near copies of those" * bool(drawn)
             + f"; rejected: {rejected or 'none'}"
         )
         for flaw in corpus.flaws:

@@ -396,7 +396,8 @@ def _word_runs(side: TextSide) -> tuple[Numbers, Rows, Rows]:
     totals = side.running_sums(_numbers())[np.append(places, side.bounds[-1])]
     sums = np.append(totals[_RUN:] - totals[:-_RUN], ~side.sums(_numbers()))
     lines = np.arange(len(side.lines))
-    words = np.repeat(lines, np.diff(np.searchsorted(places, side.bounds)))
+    firsts = np.append(np.searchsorted(places, side.bounds[:-1]), len(places))
+    words = np.repeat(lines, np.diff(firsts))
     begin, end = np.append(words[: 1 - _RUN], lines), np.append(words[_RUN - 1 :], lines)
     return sums * _FACTOR >> np.uint32(32 - _RUN_BITS), begin, end
 
