@@ -317,7 +317,7 @@ class _Index:
     @classmethod
     def of(cls, hashes: Numbers, lines: Rows, *, bits: int, most: int | None = None) -> _Index:
         """Index some lines by their hashes, except those that more than `most` lines have."""
-        found = np.unique(hashes.astype(np.int64) << 32 | lines)
+        found = _distinct(hashes.astype(np.int64) << 32 | lines)
         sizes = np.bincount(found >> 32, minlength=1 << bits)
         if most is not None:
             found = found[sizes[found >> 32] <= most]
@@ -380,9 +380,14 @@ def _grams(lines: Sequence[str]) -> tuple[Rows, Numbers]:
     begin_lines = np.append(True, are_ends)[: len(first)]
     is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | begin_lines)
     rows = np.cumsum(are_ends)[: len(first)] // 3
-    grams = np.sort(rows[is_gram] << 32 | hashes[is_gram])
-    grams = grams[np.diff(grams, prepend=-1) > 0]
+    grams = _distinct(rows[is_gram] << 32 | hashes[is_gram])
     return grams >> 32, (grams & 0xFFFFFFFF).astype(np.uint32)
+
+
+def _distinct(values: Rows) -> Rows:
+    """Return values, from 0, once each and sorted; np.unique takes ten times as long."""
+    ascending = np.sort(values)
+    return ascending[np.diff(ascending, prepend=-1) > 0]
 
 
 def _word_runs(side: TextSide) -> tuple[Numbers, Rows, Rows]:
