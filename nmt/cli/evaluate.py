@@ -160,7 +160,7 @@ def _check_least(results: Sequence[tuple[_TestSet, dict[str, Result]]], least: f
         (console.warning if is_low else console.notice)(told)
         has_failed |= is_low
     if has_failed:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(code=EXIT_FAILED)
 
 
 def _check_folder(out: Path, runs: Sequence[Path]) -> None:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
 from nmt.prepare import reject_report, resume
-from nmt.prepare.block import Overlaps
 from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning_options import CleaningOptions
@@ -115,8 +115,12 @@ def prepare(
             train.write(partial(encode, options=options), judgements)
             reject_report.check_any_left(train.rejects)
             reject_report.warn_if_most_rejected(train.rejects)
-            texts = _with_overlaps(held_out, train.nearest)
-            valid, *tests = _write_held_out(unfinished, options, sources, texts, subwords)
+            ends = np.cumsum([text.source.lines for text in held_out])
+            parts = np.split(train.nearest, ends[:-1])
+            held_out = [
+                replace(text, nearest=part) for text, part in zip(held_out, parts, strict=True)
+            ]
+            valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
             rejects, rejects_text = reject_report.write_reports(unfinished, train.rejects)
             info = manifest.DatasetInfo(
                 format_version=manifest.FORMAT_VERSION,
@@ -281,10 +285,6 @@ def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             drawn_lines=index_lines(drawn, sources.train),
         )
-    count = len(sources.valids)
-    for number, text in enumerate(held_out):
-        for fault in text.faults(held_out[:count] if number >= count else ()):
-            console.warning(fault)
     filters = replace(
         filters,
         held_out_lines=index_lines(held_out, sources.train),
@@ -365,29 +365,24 @@ def _begin(
     return progress, learnt
 
 
-def _with_overlaps(
-    held_out: Sequence[HeldOutText], nearest: Overlaps
-) -> list[tuple[HeldOutText, Overlaps]]:
-    """Return each text with its part of the overlaps, which are of all pairs in a row."""
-    ends = np.cumsum([text.source.lines for text in held_out])
-    return list(zip(held_out, np.split(nearest, ends[:-1]), strict=True))
-
-
 def _write_held_out(
     folder: Path,
     options: PrepareOptions,
     sources: Sources,
-    held_out: Sequence[tuple[HeldOutText, Overlaps]],
+    held_out: Sequence[HeldOutText],
     subwords: Subwords,
 ) -> list[manifest.SplitRecord]:
     """Write valid, which has one text for each pair of languages, and the test sets.
 
-    held_out: the texts, with the overlap of each pair with train.
+    Warns of what makes scores on them say little.
     """
     stems = [
         f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids
     ]
     splits = {"valid": dict(zip(stems, held_out, strict=False))}
-    tests = held_out[len(sources.valids) :]
+    valids, tests = held_out[: len(sources.valids)], held_out[len(sources.valids) :]
+    faults = [text.faults(()) for text in valids] + [text.faults(valids) for text in tests]
+    for fault in chain.from_iterable(faults):
+        console.warning(fault)
     splits |= {name: {name: text} for name, text in zip(sources.tests, tests, strict=True)}
     return [write_held_out(folder, name, texts, subwords) for name, texts in splits.items()]

@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -142,6 +142,8 @@ class HeldOutText:
     pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
     lines: tuple[list[str], list[str]]  # source and target, repaired as in train
     breaks: int  # lines that end a document
+    nearest: Overlaps = field(default_factory=lambda: np.zeros(0, np.int16))
+    """The overlap of each line with train, once train is written."""
 
     @classmethod
     def read(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
@@ -210,6 +212,8 @@ class HeldOutText:
         found = {
             "have a target that equals or nearly copies its source; is it translated?": copies,
             "repeat an earlier pair; remove them": pairs - len(self.pairs) + bool(self.breaks),
+            "have a side that stands in train, so scores on it flatter; see the far half of "
+            "`nmt evaluate`": (self.nearest >= SAME).sum(),
         }
         for other in others:
             also = f"stand in {other.source.prefix}, too; choose by one text, and test on another"
@@ -222,46 +226,33 @@ class HeldOutText:
         """Return the files of the raw lines, source and target."""
         return [folder / f"{stem}.{lang}" for lang in self.source.langs]
 
-    def record(self, nearest: Overlaps) -> CorpusRecord:
-        """Return the record of the text, given the overlap of each pair with train."""
+    def record(self) -> CorpusRecord:
+        """Return the record of the text."""
         rejected = {"break": self.breaks} if self.breaks else {}
         record = self.source.record(lines=self.source.lines, rejected=rejected)
         lines = zip(*self.lines, strict=True)
-        of_pairs = nearest[[any(map(str.strip, pair)) for pair in lines]]
+        of_pairs = self.nearest[[any(map(str.strip, pair)) for pair in lines]]
         same, near = ((of_pairs >= least).sum() for least in (SAME, NEAR_COPY))
         median = round(float(np.median(np.minimum(of_pairs, OVERLAP_UNIT))) / OVERLAP_UNIT, 3)
         return replace(record, overlap=OverlapRecord(int(same), int(near - same), median))
 
 
 def write_held_out(
-    folder: Path,
-    name: str,
-    texts: Mapping[str, tuple[HeldOutText, Overlaps]],
-    subwords: Subwords,
+    folder: Path, name: str, texts: Mapping[str, HeldOutText], subwords: Subwords
 ) -> SplitRecord:
-    """Write a split for valid or test: a shard, raw lines and overlaps of each text.
-
-    texts: by their stem, with the overlap of each pair with train.
-    """
+    """Write a split for valid or test: a shard, raw lines and overlaps of each text by its stem."""
     shards = [
         text.write(folder, stem, subwords, corpus)
-        for corpus, (stem, (text, _)) in enumerate(texts.items())
+        for corpus, (stem, text) in enumerate(texts.items())
     ]
-    corpora = [text.record(nearest) for text, nearest in texts.values()]
-    for corpus in corpora:
-        same = corpus.overlap.same if corpus.overlap else 0
-        if same >= _WORTH_A_WARNING * corpus.kept:
-            console.warning(
-                f"{corpus.prefix}: {same:,} of {corpus.kept:,} pairs have a side that stands in "
-                "train, so scores on it flatter; see the far half of `nmt evaluate`"
-            )
-    files = [path for stem, (text, _) in texts.items() for path in text.text_files(folder, stem)]
+    corpora = [text.record() for text in texts.values()]
+    files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
     overlaps = [folder / f"{stem}.overlap" for stem in texts]
-    for path, (_, nearest) in zip(overlaps, texts.values(), strict=True):
-        shares = np.minimum(nearest, OVERLAP_UNIT) / OVERLAP_UNIT
+    for path, text in zip(overlaps, texts.values(), strict=True):
+        shares = np.minimum(text.nearest, OVERLAP_UNIT) / OVERLAP_UNIT
         write_text(path, "".join(f"{share:.4f}\n" for share in shares))
-    text, of_lines = (list(map(record_file, paths)) for paths in (files, overlaps))
-    return split_record(folder, name, shards, corpora, text=text, overlaps=of_lines)
+    records, of_lines = (list(map(record_file, paths)) for paths in (files, overlaps))
+    return split_record(folder, name, shards, corpora, text=records, overlaps=of_lines)
 
 
 def index_lines(

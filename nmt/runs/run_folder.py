@@ -390,14 +390,14 @@ class RunFolder:
 
     @contextlib.contextmanager
     def best_effort(self, path: Path) -> Iterator[None]:
-        """Let training continue if a line or a picture cannot be written; warn once per file."""
+        """Go on if a line or a picture cannot be written; warn once per file."""
         try:
             yield
         except (OSError, NMTError) as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
                 why = error.strerror if isinstance(error, OSError) else error
-                console.warning(f"{path}: {why}; training continues without writing it")
+                console.warning(f"{path}: {why}; going on without writing it")
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; skip lines that are cut short or damaged."""
