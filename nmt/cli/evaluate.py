@@ -156,7 +156,7 @@ def _check_least(results: Sequence[tuple[_TestSet, dict[str, Result]]], least: f
     for test, scores in results:
         score = next(result.score for metric, result in scores.items() if metric != "ter")
         is_low = round(score.score, 2) < least
-        told = f"{test.what}: {score.name} {score.score:.2f}, --at-least {least:g}"
+        told = f"{test.what}: {score.name} {score.score:.2f} is {'not ' * is_low}at least {least:g}"
         (console.warning if is_low else console.notice)(told)
         has_failed |= is_low
     if has_failed:

@@ -134,7 +134,7 @@ def test_a_score_that_is_too_low_fails(nmt: Nmt, tested: tuple[Path, Path]) -> N
     for least, status in ((0, 0), (round(score, 2), 0), (round(score, 2) + 0.01, 1)):
         done = nmt("evaluate", run, *QUICK, "--metric", "chrf", "--at-least", str(least))
         assert done.status == status
-        told = f"chrF2 {score:.2f}, --at-least {least:g}"
+        told = f"chrF2 {score:.2f} is {'not ' * status}at least {least:g}"
         assert [line for line in done.stderr.splitlines() if told in line]
         assert done.stdout
     assert "--at-least" in nmt("evaluate", run, "--metric", "ter", "--at-least", "9").refusal(2)
