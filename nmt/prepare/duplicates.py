@@ -231,7 +231,7 @@ _RUN, _RUN_BITS = 4, 21
 _MOST_LINES_A_RUN = 2  # more common ones would lead to too many lines
 _LEAST_RUNS = 0.34  # share of the runs of a near copy that stay whole
 _WIDE_LETTERS = 0x2E80  # code points from which on a letter counts as a word
-_SMALL_LINES, _SMALL_WORK = 250_000, 5e8
+_SMALL_LINES, _SMALL_WORK = 500_000, 5e8
 """Text is small if train has at most so many lines, and so many comparisons are needed of lines
 and 4-grams: they take up to 3 seconds a side."""
 _SHORTEST, _SAMPLE = 32, 2048
@@ -250,6 +250,7 @@ class HeldOutLines:
     sizes: Counts  # (lines,) how many 4-grams they have
     by_gram: _Index  # the lines that have each 4-gram
     by_run: _Index | None  # those that have each run of words; None: train is small
+    are_wide: bool  # whether some letters count as words
 
     @classmethod
     def of(
@@ -262,13 +263,14 @@ class HeldOutLines:
         counts = np.diff(by_gram.starts).astype(np.float64)
         work = train_bytes * (counts @ counts) / max(1, len(rows)) + train_lines * len(lines)
         if train_lines <= _SMALL_LINES and work <= _SMALL_WORK:
-            return cls(lines, pairs, sizes, by_gram, None)
+            return cls(lines, pairs, sizes, by_gram, None, are_wide=False)
         side = TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
-        hashes, rows, ends = _word_runs(side)
+        are_wide = bool((side.codes >= _WIDE_LETTERS).any())
+        hashes, rows, ends = _word_runs(side, are_wide=are_wide)
         inside = rows == ends
         most = _MOST_LINES_A_RUN
         by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=most)
-        return cls(lines, pairs, sizes, by_gram, by_run)
+        return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
 
     def compare(self, side: TextSide, rows: Rows) -> tuple[Overlaps, Overlaps]:
         """Compare some lines of train with all these lines.
@@ -279,7 +281,7 @@ class HeldOutLines:
         of_lines = np.zeros(len(self.lines), np.int16)
         compared = rows
         if self.by_run is not None:
-            which, lines = _may_be_near(self.by_run, side, len(self.lines))
+            which, lines = self._may_be_near(self.by_run, side)
             is_asked = np.isin(which, rows)
             which, lines = which[is_asked], lines[is_asked]
             ones, others = [side.lines[row] for row in which], [self.lines[line] for line in lines]
@@ -294,6 +296,18 @@ class HeldOutLines:
             of_rows[chunk] = np.maximum(of_rows[chunk], table.max(1))
             of_lines = np.maximum(of_lines, table.max(0))
         return of_rows[rows], of_lines
+
+    def _may_be_near(self, by_run: _Index, side: TextSide) -> tuple[Rows, Rows]:
+        """Return lines of train, and for each of them one of these that may be near."""
+        count = len(self.lines)
+        hashes, rows, ends = _word_runs(side, are_wide=self.are_wide)
+        which, lines = by_run.find(hashes)
+        inside = rows[which] == ends[which]
+        found, shared = np.unique(rows[which[inside]] * count + lines[inside], return_counts=True)
+        found_rows, lines = np.divmod(found, count)
+        runs = np.maximum(np.bincount(rows) - _RUN + 1, 1)  # a line begins as many as its words
+        may_be = shared >= _LEAST_RUNS * np.minimum(runs[found_rows], by_run.counts[lines])
+        return found_rows[may_be], lines[may_be]
 
     def _table(self, lines: Sequence[str]) -> Overlaps:
         """Return the overlap of each of some lines with each of these: (len(lines), lines)."""
@@ -334,18 +348,6 @@ class _Index:
         before = np.cumsum(sizes) - sizes
         places = np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)
         return np.repeat(known, sizes), self.lines[places]
-
-
-def _may_be_near(by_run: _Index, side: TextSide, count: int) -> tuple[Rows, Rows]:
-    """Return lines of train, and for each one of `count` held-out lines that may be near."""
-    hashes, rows, ends = _word_runs(side)
-    which, lines = by_run.find(hashes)
-    inside = rows[which] == ends[which]
-    found, shared = np.unique(rows[which[inside]] * count + lines[inside], return_counts=True)
-    rows_found, lines = np.divmod(found, count)
-    runs = np.maximum(np.bincount(rows) - _RUN + 1, 1)  # a line begins as many as it has words
-    may_be = shared >= _LEAST_RUNS * np.minimum(runs[rows_found], by_run.counts[lines])
-    return rows_found[may_be], lines[may_be]
 
 
 def line_overlaps(ones: Sequence[str], others: Sequence[str]) -> Overlaps:
@@ -390,13 +392,13 @@ def _distinct(values: Rows) -> Rows:
     return ascending[np.diff(ascending, prepend=-1) > 0]
 
 
-def _word_runs(side: TextSide) -> tuple[Numbers, Rows, Rows]:
+def _word_runs(side: TextSide, *, are_wide: bool) -> tuple[Numbers, Rows, Rows]:
     """Return a hash of each run of words, and the lines in which it begins and ends: (runs,) each.
 
-    The last ones are those of whole lines.
+    The last ones are those of whole lines. are_wide: whether some letters count as words.
     """
     starts = [side.bounds[:-1], np.flatnonzero(side.codes == ord(" ")) + 1]
-    if side.codes.dtype != np.uint8:
+    if are_wide:
         starts.append(np.flatnonzero(side.codes >= _WIDE_LETTERS))
     places = np.sort(np.concatenate(starts), kind="stable")
     totals = side.running_sums(_numbers())[np.append(places, side.bounds[-1])]
