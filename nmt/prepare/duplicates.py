@@ -44,8 +44,9 @@ does not grow with train. There are two ways to compare:
   they share runs of four words. A run's number is the difference of two running sums over the text,
   which `OverlapKeys` needs anyway. In scripts without spaces, each character counts as a word. A
   line as a whole counts as a run, too. The shortest lines of each block, which longer ones may
-  hold, are compared with all. For 600 lines of Europarl and 200,000 lines of
-  train, this finds 272 of 283 near copies, and 95 % of the half that is farther from train.
+  hold, are compared with all. For 600 lines of Europarl and 200,000 lines of train, this finds 271
+  of 283 near copies, and 95 % of the half that is farther from train. For 600 lines of Tatoeba and
+  164,782 of train, it finds 149 of 267 and 73 %, because many lines have no run of four words.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ _GRAM, _GRAM_BITS = 4, 18
 _RUN, _RUN_BITS = 4, 21
 """Of runs of words, likewise. Those that collide are compared in vain."""
 _MOST_LINES_A_RUN = 2  # more common ones would lead to too many lines
-_LEAST_RUNS = 0.34  # share of the runs of a near copy that stay whole
+_LEAST_RUNS = 0.5  # share of the runs of a near copy that stay whole
 _LONG = 80  # characters a line, from which on every second run is enough
 _WIDE_LETTERS = 0x2E80  # code points from which on a letter counts as a word
 _SMALL_LINES, _SMALL_WORK = 500_000, 5e8
