@@ -95,9 +95,20 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        scores = parse_json(read_file(path / _SCORES)) if (path / _SCORES).is_file() else []
+        scores = _scores(path / _SCORES)
         write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores))
     return "transformers"
+
+
+def _scores(path: Path) -> list[Mapping[str, Any]]:
+    """Return the scores that `nmt evaluate` has left in a run folder, if there are some."""
+    if not path.is_file():
+        return []
+    try:
+        scores: list[Mapping[str, Any]] = parse_json(read_file(path))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged: {error}; run `nmt evaluate` again") from None
+    return scores
 
 
 def _save(weights: Mapping[str, Tensor], path: Path) -> None:
