@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from nmt import console
 from nmt.cli.options import Quiet, argument
 from nmt.cli.score import choose_tokenizer
 from nmt.config.fields import like, value
-from nmt.errors import DataError, UsageError
+from nmt.data.language_tokens import spell_pair
+from nmt.data.languages import primary_language
+from nmt.errors import EXIT_FAILED, DataError, UsageError
 from nmt.jobs.options import JobOptions
 from nmt.scoring.options import DEFAULT_METRICS, Resampling, ScoringOptions
 from nmt.search.options import SearchOptions
@@ -68,6 +72,12 @@ def evaluate(
         metavar="RUN",
     ),
     metrics: tuple[str, ...] = like(ScoringOptions, "metrics", ()),
+    at_least: float | None = value(
+        None,
+        "Exit with status 1 if a test set scores below this by BLEU, or by the first --metric if "
+        "BLEU is not among them.",
+        metavar="SCORE",
+    ),
     as_json: bool = value(False, "Print the scores as JSON.", option="--json"),
     beam_size: int = like(SearchOptions, "beam_size", SearchOptions.beam_size),
     length_penalty: float = like(
@@ -83,13 +93,19 @@ def evaluate(
     scores are those that `nmt translate RUN` and `nmt score` give, except that letters and marks
     are composed on both sides, if the model composes. Several runs make one table. Report the
     signatures with the scores.
+
+    The far half is the half of the lines that is farther from train. Scores on it flatter less. The
+    file evaluation.json in a run folder keeps the last scores, and exports show them.
     """
     from nmt.runs.run_folder import RunFolder
     from nmt.scoring.results import as_object, print_comparisons, print_signed
 
-    if data is None:
-        for run in runs:
-            RunFolder(run).check_run()
+    for run in runs if data is None else ():
+        RunFolder(run).check_run()
+        if not (folder := RunFolder(run).data_path).is_dir():
+            raise UsageError(f"{run}: its data folder {folder} is not there; name it with --data")
+    if at_least is not None and set(metrics) == {"ter"}:
+        raise UsageError("--at-least: a lower TER is better; add another --metric, such as bleu")
     if out is not None:
         _check_folder(out, [*runs, *([baseline] if baseline else [])])
     search = SearchOptions(beam_size=beam_size, length_penalty=length_penalty)
@@ -104,21 +120,47 @@ def evaluate(
             others = [of_baseline[folder][number]] if baseline is not None else []
             results.append((test, _scores([test, *others], metrics or DEFAULT_METRICS)))
     baselines = [str(baseline)] if baseline is not None else []
+    objects: list[dict[str, Any]] = [
+        {"run": test.run, "test": test.name}
+        | dict(zip(("src", "tgt"), test.text.langs, strict=True))
+        | {metric: as_object(result, baselines) for metric, result in scores.items()}
+        | _far_half(test, scores)
+        for test, scores in results
+    ]
+    for evaluated in filter(lambda run: run.exists, map(RunFolder, runs)):
+        evaluated.write_evaluation([one for one in objects if one["run"] == str(evaluated.path)])
     if as_json:
-        objects: list[dict[str, Any]] = [
-            {"run": test.run, "test": test.name}
-            | dict(zip(("src", "tgt"), test.text.langs, strict=True))
-            | {metric: as_object(result, baselines) for metric, result in scores.items()}
-            for test, scores in results
-        ]
         console.print_json(objects)
-        return
-    columns = ("run", "test set", "languages")
-    rows = [((test.run, test.name, "-".join(test.text.langs)), scores) for test, scores in results]
-    print_signed(columns, rows)
-    if baselines:
-        console.print_row()
-        print_comparisons(columns, rows, baselines)
+    else:
+        columns = ("run", "test set", "languages")
+        rows = [
+            ((test.run, test.name, "-".join(test.text.langs)), scores) for test, scores in results
+        ]
+        print_signed(columns, rows)
+        if baselines:
+            console.print_row()
+            print_comparisons(columns, rows, baselines)
+    if at_least is not None:
+        _check_least(results, at_least)
+
+
+def _far_half(test: _TestSet, scores: Mapping[str, Result]) -> dict[str, Any]:
+    """Return the scores of the half of the lines that is farther from train, if it is known."""
+    halves = {metric: result.far_half.score for metric, result in scores.items() if result.far_half}
+    return {"far_half": {"lines": len(test.text.far_half()), **halves}} if halves else {}
+
+
+def _check_least(results: Sequence[tuple[_TestSet, dict[str, Result]]], least: float) -> None:
+    """Say whether each test set has the score that it should have; exit with 1 if one has not."""
+    has_failed = False
+    for test, scores in results:
+        score = next(result.score for metric, result in scores.items() if metric != "ter")
+        is_low = round(score.score, 2) < least
+        told = f"{test.what}: {score.name} {score.score:.2f} is {'not ' * is_low}at least {least:g}"
+        (console.warning if is_low else console.notice)(told)
+        has_failed |= is_low
+    if has_failed:
+        raise typer.Exit(code=EXIT_FAILED)
 
 
 def _check_folder(out: Path, runs: Sequence[Path]) -> None:
@@ -166,13 +208,25 @@ def _translated(
         config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
         config = config.opened()
         with Translators.start(config, job) as translators:
+            own = translators.translator.language_pair.languages
             for name, text in of_pair:
+                _check_languages(run, own, data.path, text.langs)
                 lines = _translations(translators, f"{run}: {name}", text)
                 if out is not None:
                     path = out / _folder_name(run) / text.tgt.name.removeprefix("test-")
                     write_text(path, "".join(f"{line}\n" for line in lines))
                 composes = translators.translator.language_pair.tgt_vocabulary.composes
                 yield _TestSet(str(run), name, text, lines, composes)
+
+
+def _check_languages(run: Path, own: tuple[str, str], data: Path, langs: tuple[str, str]) -> None:
+    """Check that a test set is of the languages of the run, as far as they are known."""
+    for translated, given in zip(own, langs, strict=True):
+        if translated and primary_language(translated) != primary_language(given):
+            raise UsageError(
+                f"{run} translates {spell_pair(own)}, but {data} has {spell_pair(langs)}; name "
+                "another folder with --data"
+            )
 
 
 def _translations(translators: Translators, what: str, text: HeldOut) -> list[str]:
@@ -217,4 +271,8 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
         han_words=has_han(tgt),
     )
     resampling = Resampling() if others else None
-    return {name: score(name, metric, outputs, resampling) for name, metric in made.items()}
+    far_half = test.text.far_half()
+    return {
+        name: score(name, metric, outputs, resampling, far_half=far_half)
+        for name, metric in made.items()
+    }

@@ -77,7 +77,7 @@ def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
         rejected = ", ".join(f"{rule} {count:,}" for rule, count in by_rule.items())
         console.notice(
             f"{corpus.prefix}: {corpus.kept:,} of {corpus.lines:,} pairs kept"
-            + f", {drawn:,} drawn for valid" * bool(drawn)
+            + f", {drawn:,} drawn for valid or near copies of those" * bool(drawn)
             + f"; rejected: {rejected or 'none'}"
         )
         for flaw in corpus.flaws:
@@ -97,6 +97,14 @@ def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
             f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
             f"{split.tgt.tokens:,} {tgt} tokens"
         )
+    for split in info.splits:
+        for corpus in split.corpora:
+            if (near := corpus.overlap) is not None:
+                console.notice(
+                    f"{split.name}, {'-'.join(corpus.langs)}: {near.same:,} of {corpus.kept:,} "
+                    f"pairs have a side that stands in train, {near.near:,} more have a near copy "
+                    f"there, and the median overlap with train is {near.median:.2f}"
+                )
     if info.reads_annotations:
         train = info.train
         console.notice(f"train: {train.annotations:,} annotations in {train.annotated:,} pairs")

@@ -147,11 +147,24 @@ class HeldOut:
     langs: tuple[str, str]
     src: Path
     tgt: Path
+    overlaps: Path | None = None
+    """How near each line is to train; folders of older versions have none."""
 
     def lines(self) -> tuple[list[str], list[str]]:
         """Return the lines of source and target."""
         src, tgt = (read_file(path).decode().split("\n")[:-1] for path in (self.src, self.tgt))
         return src, tgt
+
+    def far_half(self) -> list[int]:
+        """Return the half of the lines, counted from 0, that is farther from train; [] if unknown.
+
+        Of lines with the same overlap, the first ones count as farther.
+        """
+        if self.overlaps is None:
+            return []
+        shares = list(map(float, read_file(self.overlaps).split()))
+        nearest_last = sorted(range(len(shares)), key=lambda line: shares[line])
+        return sorted(nearest_last[: len(shares) // 2])
 
 
 @dataclass(frozen=True)
@@ -245,7 +258,9 @@ class DataFolder:
         """Return the texts of valid or of a test set: one for each pair of languages."""
         src, tgt = ([self.path / file.name for file in split.text[side::2]] for side in (0, 1))
         langs = (corpus.langs for corpus in split.corpora)
-        return [HeldOut(*text) for text in zip(langs, src, tgt, strict=True)]
+        overlaps: list[Path | None] = [self.path / file.name for file in split.overlaps]
+        overlaps = overlaps or [None] * len(src)
+        return [HeldOut(*text) for text in zip(langs, src, tgt, overlaps, strict=True)]
 
 
 def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
@@ -303,6 +318,8 @@ def _check_shape(path: Path, info: DatasetInfo) -> None:
     for split in (info.valid, *info.tests):
         if len(split.text) != 2 * len(split.corpora):
             raise DataError(f"{path}: dataset.json is damaged: {split.name} needs two text files")
+        if len(split.overlaps) not in (0, len(split.corpora)):
+            raise DataError(f"{path}: dataset.json is damaged: {split.name} lacks overlaps")
 
 
 def _open_shards(path: Path, split: SplitRecord, info: DatasetInfo, verify: bool) -> list[Shard]:

@@ -80,6 +80,15 @@ class FlawRecord:
 
 
 @dataclass(frozen=True)
+class OverlapRecord:
+    """How near a text of valid or test is to train, by character 4-grams on either side."""
+
+    same: int  # pairs with a side that stands in train but for case, punctuation and spaces
+    near: int  # other pairs with a near copy in train: an overlap of 0.85 or more
+    median: float  # of the overlap of each pair with the nearest line of train
+
+
+@dataclass(frozen=True)
 class CorpusRecord:
     """A parallel text that was read, and how many of its pairs were kept."""
 
@@ -96,6 +105,8 @@ class CorpusRecord:
     quoted: bool  # whether the cells of a table of text were read as quoted
     flaws: tuple[FlawRecord, ...]
     """Of train: lines that have entities or a broken encoding, by side and kind."""
+    overlap: OverlapRecord | None = None
+    """Of valid and test."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,8 @@ class SplitRecord:
     shards: tuple[ShardRecord, ...]
     text: tuple[FileRecord, ...] = ()
     """Of valid and test: the raw text, source and target of each corpus."""
+    overlaps: tuple[FileRecord, ...] = ()
+    """Of valid and test: how near each line of a corpus is to train, one number a line."""
     side_columns: tuple[FileRecord, ...] = ()
     """Of train: shards of bytes. `train-00003.text` has the raw lines of `train-00003.bin`."""
     windows: tuple[int, ...] = ()
@@ -214,7 +227,7 @@ class DatasetInfo:
         of_all = (*self.vocabulary.files, self.rejects, self.rejects_text)
         files: list[FileRecord | ShardRecord] = [*of_all]
         for split in self.splits:
-            files += [*split.shards, *split.text, *split.side_columns]
+            files += [*split.shards, *split.text, *split.overlaps, *split.side_columns]
         return tuple(files)
 
 

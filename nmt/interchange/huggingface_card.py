@@ -6,7 +6,8 @@ It says how to use the model. What nmt does not know, such as the licence, you a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.languages import english_name, is_code, primary_language
@@ -38,11 +39,17 @@ model.load_state_dict(tables, strict=False)
 """
 
 
-def model_card(card: ModelCard, kind: str, languages: Sequence[str | None]) -> str:
+def model_card(
+    card: ModelCard,
+    kind: str,
+    languages: Sequence[str | None],
+    scores: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Return the text of a model card.
 
     kind: the class of transformers that opens the model.
     languages: names of source and target; None: the usual English one.
+    scores: of `nmt evaluate`, for each test set.
     """
     codes = [card.src_lang, card.tgt_lang]
     if card.languages is not None:
@@ -85,11 +92,27 @@ print(tokenizer.batch_decode(ids, skip_special_tokens=True))
 
 {tag}Split text into sentences. The longest source in training had {card.max_src_tokens:,} tokens.
 {_SAVING if has_tables else ""}
-## Training data, results and license
+{_results(scores)}## Training data{"" if scores else ", results"} and license
 
 Not known. If you publish this model, describe them, and name the license in `license:` above, as
 the data allows.
 """
+
+
+def _results(scores: Sequence[Mapping[str, Any]]) -> str:
+    """Return a section with the scores of all lines and of those that are farther from train."""
+    if not scores:
+        return ""
+    head = "| test set | metric | all lines | half that is farther from train | signature |"
+    rows = [head, "|---|---|---:|---:|---|"]
+    for test in scores:
+        halves = test.get("far_half", {})
+        for metric, score in test.items():
+            if isinstance(score, dict) and score is not halves:
+                half = f"{halves[metric]:.2f}" if metric in halves else ""
+                cells = score["name"], f"{score['score']:.2f}", half, score["signature"]
+                rows.append(f"| {' | '.join((test['test'], *cells))} |")
+    return "## Results\n\n" + "".join(f"{row}\n" for row in rows) + "\n"
 
 
 def language_tag(code: str) -> str:

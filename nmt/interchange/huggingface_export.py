@@ -47,10 +47,11 @@ from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard
 from nmt.models.positions import sinusoids_by_halves
 from nmt.models.transformer import Transformer
-from nmt.system.files import atomic_folder, check_room, parse_json, resolved, write_text
+from nmt.system.files import atomic_folder, check_room, parse_json, read_file, resolved, write_text
 
 _MORE_POSITIONS = 512
 _README = "README.md"
+_SCORES = "evaluation.json"  # of a run, by `nmt evaluate`
 
 _SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
 """The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
@@ -94,8 +95,20 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        write_text(folder / _README, model_card(card, kind, (src_name, tgt_name)))
+        scores = _scores(path / _SCORES)
+        write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores))
     return "transformers"
+
+
+def _scores(path: Path) -> list[Mapping[str, Any]]:
+    """Return the scores that `nmt evaluate` has left in a run folder, if there are some."""
+    if not path.is_file():
+        return []
+    try:
+        scores: list[Mapping[str, Any]] = parse_json(read_file(path))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged: {error}; run `nmt evaluate` again") from None
+    return scores
 
 
 def _save(weights: Mapping[str, Tensor], path: Path) -> None:

@@ -31,6 +31,8 @@ Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 Verdicts = npt.NDArray[np.uint8]
 """One code for each pair: `KEPT`, or the code of the rule that dropped it."""
+Overlaps = npt.NDArray[np.int16]
+"""How much of one line another has, in units of 1 / 10,000; see `nmt.prepare.duplicates`."""
 
 KEPT = 0
 
@@ -47,16 +49,24 @@ class Judgement:
     """What the rules that need no tokens have found in a block, for the pass that encodes it."""
 
     packed: bytes
+    packed_nearest: bytes
     flaws: tuple[FlawRecord, ...]
     misfit: Misfit | None
 
     @classmethod
     def of(cls, work: Work) -> Judgement:
-        return cls(zlib.compress(work.verdicts.tobytes(), level=1), work.flaws, work.misfit)
+        packed, nearest = (
+            zlib.compress(found.tobytes(), level=1) for found in (work.verdicts, work.nearest)
+        )
+        return cls(packed, nearest, work.flaws, work.misfit)
 
     @property
     def verdicts(self) -> Verdicts:
         return np.frombuffer(zlib.decompress(self.packed), np.uint8)
+
+    @property
+    def nearest(self) -> Overlaps:
+        return np.frombuffer(zlib.decompress(self.packed_nearest), np.int16)
 
 
 Judgements = dict[tuple[int, int], Judgement]
@@ -131,9 +141,11 @@ class TextSide:
     is_bad: Mask  # (lines,) whether the bytes are not valid
     classes: characters.Classes
     """The class of each code point, in the side's language."""
+    _running: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict, repr=False)
+    """The sums that `running_sums` has computed, by the identity of the table."""
 
     @cached_property
-    def _bounds(self) -> Counts:
+    def bounds(self) -> Counts:
         """The start of each line in the joined text, and the end of the text: (lines + 1,)."""
         lengths = np.fromiter(map(len, self.lines), np.int64, len(self.lines))
         return np.concatenate([[0], np.cumsum(lengths)])
@@ -154,7 +166,7 @@ class TextSide:
     @property
     def lengths(self) -> Counts:
         """Characters of each line: (lines,)."""
-        return np.diff(self._bounds)
+        return np.diff(self.bounds)
 
     @cached_property
     def visible(self) -> Counts:
@@ -181,7 +193,7 @@ class TextSide:
     def count(self, bits: int) -> Counts:
         """Return how many characters of each line have any of these bits: (lines,)."""
         places = np.flatnonzero(self._characters & np.uint8(bits))
-        return np.diff(np.searchsorted(places, self._bounds))
+        return np.diff(np.searchsorted(places, self.bounds))
 
     def sign_sums(self, table: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Return the sum of the table's values over the signs of each line: (lines,).
@@ -191,11 +203,11 @@ class TextSide:
         places = np.flatnonzero(self._characters & np.uint8(characters.SIGN))
         totals = np.zeros(len(places) + 1, np.uint64)
         np.cumsum(table.take(self.codes[places]), out=totals[1:])
-        return np.diff(totals[np.searchsorted(places, self._bounds)])
+        return np.diff(totals[np.searchsorted(places, self.bounds)])
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
-        rows = np.searchsorted(self._bounds, places, side="right") - 1
+        rows = np.searchsorted(self.bounds, places, side="right") - 1
         each: Rows = np.unique(rows)
         return each
 
@@ -204,9 +216,18 @@ class TextSide:
 
         table: (0x110000,) by code point. Sums are modulo 2^32.
         """
-        totals = np.zeros(len(self.codes) + 1, np.uint32)
-        np.cumsum(table.take(self.codes), out=totals[1:])
-        return np.diff(totals[self._bounds])
+        return np.diff(self.running_sums(table)[self.bounds])
+
+    def running_sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the sum up to each character of the joined text: (characters + 1,).
+
+        table: as of `sums`. It is not changed, so the sums are kept.
+        """
+        if id(table) not in self._running:
+            totals = np.zeros(len(self.codes) + 1, np.uint32)
+            np.cumsum(table.take(self.codes), out=totals[1:])
+            self._running[id(table)] = totals
+        return self._running[id(table)]
 
 
 @dataclass(frozen=True)
@@ -291,6 +312,8 @@ class Work:
     flaws: tuple[FlawRecord, ...] = ()
     """Lines that have entities or a broken encoding."""
     misfit: Misfit | None = None
+    nearest: Overlaps = field(default_factory=lambda: np.zeros(1, np.int16))  # (held out,)
+    """How near the pairs that are left come to each pair of valid and test."""
     encoding_seconds: float = 0.0
     """CPU time of SentencePiece."""
 

@@ -5,10 +5,10 @@ first: `encode_block` does the whole work, `clean_sample` only cleans a sample, 
 counts what BPE is learnt from. `judge_block` is the dry run of the first. The steps follow in the
 order in which the whole work takes them:
 
-    fix, look for a shift, filter by text | encode, filter by tokens | annotate terms, keep text,
-    join windows, hash
+    fix, look for a shift, filter by text, compare with valid and test | encode, filter by tokens |
+    annotate terms, keep text, join windows, hash
 
-The first three need only text, so the pass that counts words does them, and the whole work takes
+The first four need only text, so the pass that counts words does them, and the whole work takes
 over what it found. Filters see text after its fixes, and only the pairs that filters keep are
 encoded. Filters count subwords without annotations, so terms come after them. With `--documents`,
 windows may be duplicates, and not single lines, so hashing comes last.
@@ -31,7 +31,7 @@ from nmt.data.manifest import FlawRecord
 from nmt.data.moses import Moses
 from nmt.data.shards import TokenRows
 from nmt.data.word_ids import Subwords
-from nmt.prepare.block import Block, Hashes, Judgement, Misfit, Verdicts, Work
+from nmt.prepare.block import Block, Hashes, Judgement, Misfit, Overlaps, Verdicts, Work
 from nmt.prepare.cleaning_options import NEAR, CleaningOptions
 from nmt.prepare.duplicates import hash_lines, hash_pairs, normalized
 from nmt.prepare.filters import Filters, token_verdicts
@@ -62,6 +62,7 @@ class EncodedBlock:
     """CPU seconds for SentencePiece, and for all other steps."""
     misfit: Misfit | None
     flaws: tuple[FlawRecord, ...]
+    nearest: Overlaps
 
 
 def encode_block(
@@ -99,6 +100,7 @@ def encode_block(
         (work.encoding_seconds, other_seconds),
         work.misfit,
         work.flaws,
+        work.nearest,
     )
 
 
@@ -169,16 +171,20 @@ def count_words(
 
 
 def judge_text(work: Work, filters: Filters) -> None:
-    """Fix lines and count their flaws, look for a shift, and drop pairs by what needs no tokens."""
+    """Fix lines and count their flaws, look for a shift, and drop pairs by what needs no tokens.
+
+    What is left is compared with valid and test.
+    """
     work.pairs, work.flaws = examine(work.pairs, filters.cleaning.fix)
     work.misfit = misfit(work.pairs)
     work.lines = work.pairs.src.lines, work.pairs.tgt.lines
     work.judge(filters.judge_text(work.pairs))
+    work.nearest = filters.nearest(work.pairs, work.rows)
 
 
 def take_over(work: Work, known: Judgement) -> None:
     """Drop the pairs that `judge_text` has dropped in an earlier pass, which fixed nothing."""
-    work.flaws, work.misfit = known.flaws, known.misfit
+    work.flaws, work.misfit, work.nearest = known.flaws, known.misfit, known.nearest
     work.lines = work.pairs.src.lines, work.pairs.tgt.lines
     work.judge(known.verdicts)
 

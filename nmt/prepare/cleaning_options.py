@@ -42,7 +42,8 @@ _ARE_SYMBOLS = (
     f"of a side's characters, without spaces, are digits, punctuation or signs ({_ARE_WIDE})"
 )
 RULES = {
-    "valid": "the pair was drawn for valid (--valid-lines)",
+    "valid": "the pair was drawn for valid (--valid-lines), or a side equals or nearly copies one "
+    "that was: they share 85 % of the shorter one's runs of four letters or digits",
     "missing": "a row of a table lacks a side",
     "encoding": "a side is not valid text in its encoding",
     "break": "with --documents: both sides are blank, which ends a document",

@@ -1,4 +1,5 @@
-"""Repeated text: duplicates within train, and lines of train that overlap with valid or test.
+"""Repeated text: duplicates within train, lines of train that overlap with valid or test, and how
+near they come to them.
 
 Duplicates are pairs whose lines have the same NFC. Workers hash pairs, and the main process, which
 gets the blocks back in their order, looks the hashes up in `SeenHashes`. That is a table of 64-bit
@@ -29,6 +30,23 @@ decomposition (NFKD) and case folding. Folding every line of train would cost mo
 rules together, so a cheap filter comes first. Each character has a number, the sum of the numbers
 of the characters that it folds to. Equal lines have equal sums, so only lines whose sum occurs in
 valid or test are folded.
+
+`HeldOutLines` tells how near lines of train come to lines of valid and test: which share of the
+character 4-grams of the shorter line the other one has, or that both are the same. Here 4-grams
+are of letters and digits after NFKC, in lower case. `Tom is ill.` has tomi, omis, misi, isil,
+sill, and `Is Tom ill?` has isto, stom, tomi, omil, mill, so their overlap is 1/5. A line of fewer
+than four letters counts as one 4-gram. The index holds only lines of valid and test, so its memory
+does not grow with train. There are two ways to compare:
+
+- Small text is compared line by line. Each 4-gram leads to the lines of valid and test that have
+  it.
+- In large text that would cost more than all other rules together. So lines are only compared if
+  they share runs of four words. A run's number is the difference of two running sums over the text,
+  which `OverlapKeys` needs anyway. In scripts without spaces, each character counts as a word. A
+  line as a whole counts as a run, too. The shortest lines of each block, which longer ones may
+  hold, are compared with all. For 600 lines of Europarl and 200,000 lines of train, this finds 271
+  of 283 near copies, and 95 % of the half that is farther from train. For 600 lines of Tatoeba and
+  164,782 of train, it finds 149 of 267 and 73 %, because many lines have no run of four words.
 """
 
 from __future__ import annotations
@@ -45,7 +63,7 @@ import numpy.typing as npt
 from nmt.data.composition import compose_lines
 from nmt.data.epochs import mix
 from nmt.prepare import characters
-from nmt.prepare.block import Hashes, Mask, TextSide
+from nmt.prepare.block import Counts, Hashes, Mask, Overlaps, Rows, TextSide
 from nmt.prepare.cleaning_options import OVERLAP_FREE_LETTERS, WIDE_LETTER
 
 Numbers = npt.NDArray[np.uint32]
@@ -202,3 +220,204 @@ def _numbers() -> Numbers:
     is_bad = np.zeros(len(folded), np.bool_)
     numbers[: len(folded)] = TextSide(folded, is_bad, characters.plain_classes()).sums(hashes)
     return numbers
+
+
+OVERLAP_UNIT = 10_000
+SAME = OVERLAP_UNIT + 1  # the overlap of lines that have all 4-grams in common
+NEAR_COPY = int(0.85 * OVERLAP_UNIT)
+_GRAM, _GRAM_BITS = 4, 18
+"""Of 4-grams, as bits of a hash. A line has few, so they hardly ever collide."""
+_RUN, _RUN_BITS = 4, 21
+"""Of runs of words, likewise. Those that collide are compared in vain."""
+_MOST_LINES_A_RUN = 2  # more common ones would lead to too many lines
+_LEAST_RUNS = 0.5  # share of the runs of a near copy that stay whole
+_LONG = 80  # characters a line, from which on every second run is enough
+_WIDE_LETTERS = 0x2E80  # code points from which on a letter counts as a word
+_SMALL_LINES, _SMALL_WORK = 500_000, 5e8
+"""Text is small if train has at most so many lines, and so many comparisons are needed of lines
+and 4-grams: they take up to 3 seconds a side."""
+_SHORTEST = 32  # so many lines of a block of large text are compared with all
+_CHUNK = 1 << 18  # pairs of lines that are compared at a time
+_FACTOR = np.uint32(0x9E3779B1)
+
+
+@dataclass(frozen=True)
+class HeldOutLines:
+    """The lines of one language in valid and test, to be compared with train."""
+
+    lines: Sequence[str]
+    pairs: Rows  # (lines,) the number of each line's pair in valid and test
+    sizes: Counts  # (lines,) how many 4-grams they have
+    by_gram: _Index  # the lines that have each 4-gram
+    by_run: _Index | None  # those that have each run of words; None: train is small
+    are_wide: bool  # whether some letters count as words
+
+    @classmethod
+    def of(
+        cls, lines: Sequence[str], pairs: Rows, *, train_lines: int, train_bytes: int
+    ) -> HeldOutLines:
+        """Return the index of some lines, for train of this size in the same language."""
+        rows, hashes = _grams(lines)
+        by_gram = _Index.of(hashes, rows, bits=_GRAM_BITS)
+        sizes = np.bincount(rows, minlength=len(lines))
+        counts = np.diff(by_gram.starts).astype(np.float64)
+        work = train_bytes * (counts @ counts) / max(1, len(rows)) + train_lines * len(lines)
+        if train_lines <= _SMALL_LINES and work <= _SMALL_WORK:
+            return cls(lines, pairs, sizes, by_gram, None, are_wide=False)
+        side = TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
+        are_wide = bool((side.codes >= _WIDE_LETTERS).any())
+        hashes, rows, ends = _word_runs(side, are_wide=are_wide)
+        inside = rows == ends
+        most = _MOST_LINES_A_RUN
+        by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=most)
+        return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
+
+    def compare(self, side: TextSide, rows: Rows) -> tuple[Overlaps, Overlaps]:
+        """Compare some lines of train with all these lines.
+
+        Returns the largest overlap of each line of train, (rows,), and of each of these: (lines,).
+        """
+        of_rows = np.zeros(len(side.lines), np.int16)
+        of_lines = np.zeros(len(self.lines), np.int16)
+        compared = rows
+        if self.by_run is not None:
+            which, lines = self._may_be_near(self.by_run, side)
+            is_asked = np.isin(which, rows)
+            which, lines = which[is_asked], lines[is_asked]
+            ones, others = [side.lines[row] for row in which], [self.lines[line] for line in lines]
+            overlaps = line_overlaps(ones, others)
+            np.maximum.at(of_rows, which, overlaps)
+            np.maximum.at(of_lines, lines, overlaps)
+            compared = rows[np.argsort(side.lengths[rows], kind="stable")[:_SHORTEST]]
+        step = max(1, _CHUNK // len(self.lines))
+        for chunk in (compared[n : n + step] for n in range(0, len(compared), step)):
+            table = self._table([side.lines[row] for row in chunk])
+            of_rows[chunk] = np.maximum(of_rows[chunk], table.max(1))
+            of_lines = np.maximum(of_lines, table.max(0))
+        return of_rows[rows], of_lines
+
+    def _may_be_near(self, by_run: _Index, side: TextSide) -> tuple[Rows, Rows]:
+        """Return lines of train, and for each of them one of these that may be near."""
+        count = len(self.lines)
+        step = 1 + (len(side.codes) > _LONG * len(side.lines))
+        hashes, rows, ends = _word_runs(side, are_wide=self.are_wide, step=step)
+        which, lines = by_run.find(hashes)
+        inside = rows[which] == ends[which]
+        found, shared = np.unique(rows[which[inside]] * count + lines[inside], return_counts=True)
+        found_rows, lines = np.divmod(found, count)
+        runs = np.maximum(step * np.bincount(rows) - _RUN - step + 2, 1)
+        least = _LEAST_RUNS * np.minimum(runs[found_rows], by_run.counts[lines])
+        may_be = step * shared >= least
+        return found_rows[may_be], lines[may_be]
+
+    def _table(self, lines: Sequence[str]) -> Overlaps:
+        """Return the overlap of each of some lines with each of these: (len(lines), lines)."""
+        rows, hashes = _grams(lines)
+        which, own = self.by_gram.find(hashes)
+        shape = len(lines), len(self.lines)
+        shared = np.bincount(rows[which] * shape[1] + own, minlength=shape[0] * shape[1])
+        sizes = np.bincount(rows, minlength=len(lines))
+        return _shares(shared.reshape(shape), sizes[:, None], self.sizes)
+
+
+@dataclass(frozen=True)
+class _Index:
+    """Which lines have each hash."""
+
+    is_known: Mask  # (2^bits,)
+    starts: npt.NDArray[np.int32]  # (2^bits + 1,) where the lines of each hash begin
+    lines: Rows  # of one hash after the other
+    counts: Counts  # (lines,) how many hashes they have
+
+    @classmethod
+    def of(cls, hashes: Numbers, lines: Rows, *, bits: int, most: int | None = None) -> _Index:
+        """Index some lines by their hashes, except those that more than `most` lines have."""
+        found = _distinct(hashes.astype(np.int64) << 32 | lines)
+        sizes = np.bincount(found >> 32, minlength=1 << bits)
+        if most is not None:
+            found = found[sizes[found >> 32] <= most]
+            sizes[sizes > most] = 0
+        starts = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        lines = found & 0xFFFFFFFF
+        return cls(sizes > 0, starts, lines, np.bincount(lines))
+
+    def find(self, hashes: Numbers) -> tuple[Rows, Rows]:
+        """Return all lines that have some hashes, each after the place of its hash."""
+        known = np.flatnonzero(self.is_known.take(hashes))
+        firsts, ends = self.starts[hashes[known]], self.starts[hashes[known] + 1]
+        sizes = ends - firsts
+        before = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)
+        return np.repeat(known, sizes), self.lines[places]
+
+
+def line_overlaps(ones: Sequence[str], others: Sequence[str]) -> Overlaps:
+    """Return the overlap of each line with the other one at its place: (lines,)."""
+    keys = [rows << 32 | hashes for rows, hashes in map(_grams, (ones, others))]
+    shared = np.intersect1d(keys[0], keys[1], assume_unique=True)
+    counts = (np.bincount(found >> 32, minlength=len(ones)) for found in (shared, *keys))
+    return _shares(*counts)
+
+
+def _shares(shared: Counts, sizes: Counts, other_sizes: Counts) -> Overlaps:
+    """Return overlaps of lines, given their numbers of 4-grams and of those that they share."""
+    # A division of integers would take five times as long.
+    ones, others = (np.maximum(each, 1).astype(np.float32) for each in (sizes, other_sizes))
+    shares = np.float32(OVERLAP_UNIT) * shared.astype(np.float32) / np.minimum(ones, others)
+    overlaps = shares.astype(np.int16)
+    overlaps += (overlaps == OVERLAP_UNIT) & (ones == others)
+    return overlaps
+
+
+def _grams(lines: Sequence[str]) -> tuple[Rows, Numbers]:
+    """Return the different 4-grams of each line, as the line and a hash: (grams,) each, sorted."""
+    text = "".join([f"{line}\n\n\n" for line in lines])  # so that no 4-gram is of two lines
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    codes = np.frombuffer(text.lower().encode("utf-32-le"), "<u4")
+    codes = codes[_are_letters_or_digits()[codes]]
+    are_ends = codes == ord("\n")
+    first, second, third, fourth = (codes[n : len(codes) - 3 + n] for n in range(_GRAM))
+    hashes = ((first * _FACTOR + second) * _FACTOR + third) * _FACTOR + fourth
+    hashes = hashes * _FACTOR >> np.uint32(32 - _GRAM_BITS)
+    begin_lines = np.append(True, are_ends)[: len(first)]
+    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | begin_lines)
+    rows = np.cumsum(are_ends)[: len(first)] // 3
+    grams = _distinct(rows[is_gram] << 32 | hashes[is_gram])
+    return grams >> 32, (grams & 0xFFFFFFFF).astype(np.uint32)
+
+
+def _distinct(values: Rows) -> Rows:
+    """Return values, from 0, once each and sorted; np.unique takes ten times as long."""
+    ascending = np.sort(values)
+    return ascending[np.diff(ascending, prepend=-1) > 0]
+
+
+def _word_runs(side: TextSide, *, are_wide: bool, step: int = 1) -> tuple[Numbers, Rows, Rows]:
+    """Return a hash of each run of words, and the lines in which it begins and ends: (runs,) each.
+
+    The last ones are those of whole lines. are_wide: whether some letters count as words; step: a
+    run begins at every word, or at every second one.
+    """
+    starts = [side.bounds[:-1], np.flatnonzero(side.codes == ord(" ")) + 1]
+    if are_wide:
+        starts.append(np.flatnonzero(side.codes >= _WIDE_LETTERS))
+    places = np.sort(np.concatenate(starts), kind="stable")
+    totals = side.running_sums(_numbers())[np.append(places, side.bounds[-1])]
+    sums = np.append(totals[_RUN::step] - totals[:-_RUN:step], ~side.sums(_numbers()))
+    lines = np.arange(len(side.lines))
+    firsts = np.append(np.searchsorted(places, side.bounds[:-1]), len(places))
+    words = np.repeat(lines, np.diff(firsts))
+    begin, end = words[: 1 - _RUN : step], words[_RUN - 1 :: step]
+    begin, end = np.append(begin, lines), np.append(end, lines)
+    return sums * _FACTOR >> np.uint32(32 - _RUN_BITS), begin, end
+
+
+@functools.cache
+def _are_letters_or_digits() -> Mask:
+    """Return whether each code point is a letter, a digit, or the end of a line: (0x110000,)."""
+    are_such = np.zeros(len(characters.plain_classes()), np.bool_)
+    letters = range(characters.LETTERS_END)
+    are_such[: len(letters)] = [chr(code).isalnum() for code in letters]
+    are_such[ord("\n")] = True
+    return are_such

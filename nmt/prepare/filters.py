@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from nmt.data.composition import compose
 from nmt.data.shards import Lengths
-from nmt.prepare.block import KEPT, Counts, Mask, Pairs, Rows, Verdicts
+from nmt.prepare.block import KEPT, Counts, Mask, Overlaps, Pairs, Rows, Verdicts
 from nmt.prepare.characters import CONTROL, letters_by_script
 from nmt.prepare.cleaning_options import RATIO_FREE_CHARACTERS, RULES, CleaningOptions
-from nmt.prepare.duplicates import OverlapKeys, pair_keys
+from nmt.prepare.duplicates import NEAR_COPY, HeldOutLines, OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
@@ -38,6 +38,11 @@ class Filters:
     held_out_pairs: frozenset[frozenset[str]] = frozenset()
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
+    drawn_lines: Mapping[str, HeldOutLines] = field(default_factory=dict)
+    """The drawn lines by language, whose near copies the rule `valid` drops."""
+    held_out_lines: Mapping[str, HeldOutLines] = field(default_factory=dict)
+    """All lines of valid and test by language, with which what is left of train is compared."""
+    held_out_count: int = 0  # how many pairs valid and test have
     documents: bool = False  # whether lines that are blank on both sides end documents
 
     def judge_text(self, pairs: Pairs) -> Verdicts:
@@ -48,12 +53,28 @@ class Filters:
         )
         return _verdicts(pairs.block.lines, masks)
 
+    def nearest(self, pairs: Pairs, rows: Rows) -> Overlaps:
+        """Return the largest overlap that some pairs have with each pair of valid and test.
+
+        Either side counts: (held_out_count,).
+        """
+        nearest = np.zeros(self.held_out_count, np.int16)
+        for side, lang in zip(pairs.sides, pairs.block.langs, strict=True):
+            if (lines := self.held_out_lines.get(lang)) is not None:
+                np.maximum.at(nearest, lines.pairs, lines.compare(side, rows)[1])
+        return nearest
+
 
 def _valid(pairs: Pairs, by: Filters) -> Mask:
     if not by.drawn:
         return pairs.none
     is_drawn = np.isin(pairs.numbers, by.drawn[pairs.block.corpus])
-    return is_drawn | _are_among(by.drawn_pairs, pairs)
+    is_drawn |= _are_among(by.drawn_pairs, pairs)
+    for side, lang in zip(pairs.sides, pairs.block.langs, strict=True):
+        if (lines := by.drawn_lines.get(lang)) is not None:
+            rows = np.flatnonzero(~is_drawn)
+            is_drawn[rows] = lines.compare(side, rows)[0] >= NEAR_COPY
+    return is_drawn
 
 
 def _markup(pairs: Pairs, _: Filters) -> Mask:

@@ -17,8 +17,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nmt import console
 from nmt.data import manifest
@@ -56,7 +59,7 @@ from nmt.prepare.vocabularies import (
     with_new_pieces,
     write_vocabularies,
 )
-from nmt.prepare.write_splits import HeldOutText, TrainSplit, write_held_out
+from nmt.prepare.write_splits import HeldOutText, TrainSplit, index_lines, write_held_out
 from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
@@ -114,6 +117,11 @@ def prepare(
             train.write(partial(encode, options=options), judgements)
             reject_report.check_any_left(train.rejects)
             reject_report.warn_if_most_rejected(train.rejects)
+            ends = np.cumsum([text.source.lines for text in held_out])
+            parts = np.split(train.nearest, ends[:-1])
+            held_out = [
+                replace(text, nearest=part) for text, part in zip(held_out, parts, strict=True)
+            ]
             valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
             rejects, rejects_text = reject_report.write_reports(unfinished, train.rejects)
             info = manifest.DatasetInfo(
@@ -270,17 +278,22 @@ def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
     read = partial(HeldOutText.read, documents=options.documents, fix=inputs.cleaning.fix)
     held_out = list(map(read, sources.held_out))
     filters = _filters_for(inputs, held_out)
-    if sources.valids:
-        return sources, held_out, filters
-    valids, numbers = draw_valid(sources.train, filters, options)
-    drawn = list(map(read, valids))
-    held_out = [*drawn, *held_out]
+    if not sources.valids:
+        valids, numbers = draw_valid(sources.train, filters, options)
+        drawn = list(map(read, valids))
+        held_out, sources = [*drawn, *held_out], replace(sources, valids=valids)
+        filters = replace(
+            _filters_for(inputs, held_out),
+            drawn=numbers,
+            drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+            drawn_lines=index_lines(drawn, sources.train),
+        )
     filters = replace(
-        _filters_for(inputs, held_out),
-        drawn=numbers,
-        drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
+        filters,
+        held_out_lines=index_lines(held_out, sources.train),
+        held_out_count=sum(text.source.lines for text in held_out),
     )
-    return replace(sources, valids=valids), held_out, filters
+    return sources, held_out, filters
 
 
 def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
@@ -363,11 +376,17 @@ def _write_held_out(
     held_out: Sequence[HeldOutText],
     subwords: Subwords,
 ) -> list[manifest.SplitRecord]:
-    """Write valid, which has one text for each pair of languages, and the test sets."""
+    """Write valid, which has one text for each pair of languages, and the test sets.
+
+    Warns of what makes scores on them say little.
+    """
     stems = [
         f"valid.{spell_pair(text.langs)}" if options.pair else "valid" for text in sources.valids
     ]
     splits = {"valid": dict(zip(stems, held_out, strict=False))}
-    tests = held_out[len(sources.valids) :]
+    valids, tests = held_out[: len(sources.valids)], held_out[len(sources.valids) :]
+    faults = [text.faults(()) for text in valids] + [text.faults(valids) for text in tests]
+    for fault in chain.from_iterable(faults):
+        console.warning(fault)
     splits |= {name: {name: text} for name, text in zip(sources.tests, tests, strict=True)}
     return [write_held_out(folder, name, texts, subwords) for name, texts in splits.items()]

@@ -299,6 +299,8 @@ class Progress:
     side_columns: tuple[manifest.FileRecord, ...] = ()  # the shards of side columns that are kept
     hashes: tuple[manifest.FileRecord, ...] = ()
     """Hashes of the pairs in each shard, to find duplicates of them after resuming."""
+    nearest: tuple[int, ...] = (0,)
+    """The largest overlap of the shards with each pair of valid and test; (0,): not known yet."""
     corpus: int = 0  # the training text to read next
     line: int = 1  # the next line in it
 

@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,15 +23,32 @@ import numpy.typing as npt
 from nmt import console
 from nmt.data.folder import PairDataset
 from nmt.data.language_tokens import tagged
-from nmt.data.manifest import CorpusRecord, FileRecord, LengthRecord, ShardRecord, SplitRecord
+from nmt.data.languages import primary_language
+from nmt.data.manifest import (
+    CorpusRecord,
+    FileRecord,
+    LengthRecord,
+    OverlapRecord,
+    ShardRecord,
+    SplitRecord,
+)
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
-from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Misfit, Pairs
+from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Misfit, Overlaps, Pairs
 from nmt.prepare.block_steps import EncodedBlock
 from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import SourceText
-from nmt.prepare.duplicates import OverlapKeys, SeenHashes, pair_keys
+from nmt.prepare.duplicates import (
+    NEAR_COPY,
+    OVERLAP_UNIT,
+    SAME,
+    HeldOutLines,
+    OverlapKeys,
+    SeenHashes,
+    line_overlaps,
+    pair_keys,
+)
 from nmt.prepare.filters import CODES, blank_pairs
 from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
@@ -39,8 +56,10 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.text_checks import describe_misfit, misfit
-from nmt.system.files import atomic_writer
+from nmt.system.files import atomic_writer, write_text
 from nmt.system.workers import map_in_order
+
+_WORTH_A_WARNING = 0.2  # of the pairs of valid or test
 
 
 def write_shard(
@@ -73,6 +92,7 @@ def split_record(
     corpora: Sequence[CorpusRecord],
     *,
     text: Sequence[FileRecord] = (),
+    overlaps: Sequence[FileRecord] = (),
     side_columns: Sequence[FileRecord] = (),
     separator: int | None = None,
 ) -> SplitRecord:
@@ -90,6 +110,7 @@ def split_record(
         corpora=tuple(corpora),
         shards=tuple(shards),
         text=tuple(text),
+        overlaps=tuple(overlaps),
         side_columns=tuple(side_columns),
         windows=() if separator is None else tuple(pairs.window_counts(separator)),
     )
@@ -119,7 +140,10 @@ class HeldOutText:
     source: SourceText
     keys: tuple[OverlapKeys, OverlapKeys]  # source and target lines, which train must not repeat
     pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
+    lines: tuple[list[str], list[str]]  # source and target, repaired as in train
     breaks: int  # lines that end a document
+    nearest: Overlaps = field(default_factory=lambda: np.zeros(0, np.int16))
+    """The overlap of each line with train, once train is written."""
 
     @classmethod
     def read(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
@@ -128,6 +152,7 @@ class HeldOutText:
         fix: what is repaired in train, and so in the keys of lines.
         """
         keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
+        texts: tuple[list[str], list[str]] = ([], [])
         pairs, breaks = set[frozenset[str]](), 0
         for lines in map(Pairs.decode, source.read()):
             block = lines.block
@@ -145,13 +170,14 @@ class HeldOutText:
                 _refuse(where, block, is_blank, "is blank", "remove the pair")
             if fix:
                 lines, _ = examine(lines, fix)
-            for side, of_side in zip(lines.sides, keys, strict=True):
+            for side, of_side, text in zip(lines.sides, keys, texts, strict=True):
                 of_side.append(OverlapKeys.from_side(side))
+                text += side.lines
             pairs.update(pair_keys(lines.src, lines.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
-        return cls(source, joined, frozenset(pairs), breaks)
+        return cls(source, joined, frozenset(pairs), texts, breaks)
 
     def write(self, folder: Path, stem: str, subwords: Subwords, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
@@ -175,6 +201,27 @@ class HeldOutText:
                     file.write("".join(f"{line}\n" for line in lines).encode())
         return write_shard(folder / f"{stem}.bin", builder, corpus=corpus)
 
+    def faults(self, others: Sequence[HeldOutText]) -> Iterator[str]:
+        """Yield what makes scores on this text say little.
+
+        others: texts that should have other pairs.
+        """
+        src, tgt = map(primary_language, self.source.langs)
+        copies = (line_overlaps(*self.lines) >= NEAR_COPY).sum() if src != tgt else 0
+        pairs = self.source.lines - self.breaks
+        found = {
+            "have a target that equals or nearly copies its source; is it translated?": copies,
+            "repeat an earlier pair; remove them": pairs - len(self.pairs) + bool(self.breaks),
+            "have a side that stands in train, so scores on it flatter; see the far half of "
+            "`nmt evaluate`": (self.nearest >= SAME).sum(),
+        }
+        for other in others:
+            also = f"stand in {other.source.prefix}, too; choose by one text, and test on another"
+            found[also] = len(self.pairs & other.pairs)
+        for fault, count in found.items():
+            if count >= _WORTH_A_WARNING * pairs:
+                yield f"{self.source.prefix}: {count:,} of {pairs:,} pairs {fault}"
+
     def text_files(self, folder: Path, stem: str) -> list[Path]:
         """Return the files of the raw lines, source and target."""
         return [folder / f"{stem}.{lang}" for lang in self.source.langs]
@@ -182,20 +229,53 @@ class HeldOutText:
     def record(self) -> CorpusRecord:
         """Return the record of the text."""
         rejected = {"break": self.breaks} if self.breaks else {}
-        return self.source.record(lines=self.source.lines, rejected=rejected)
+        record = self.source.record(lines=self.source.lines, rejected=rejected)
+        lines = zip(*self.lines, strict=True)
+        of_pairs = self.nearest[[any(map(str.strip, pair)) for pair in lines]]
+        same, near = ((of_pairs >= least).sum() for least in (SAME, NEAR_COPY))
+        median = round(float(np.median(np.minimum(of_pairs, OVERLAP_UNIT))) / OVERLAP_UNIT, 3)
+        return replace(record, overlap=OverlapRecord(int(same), int(near - same), median))
 
 
 def write_held_out(
     folder: Path, name: str, texts: Mapping[str, HeldOutText], subwords: Subwords
 ) -> SplitRecord:
-    """Write a split for valid or test: a shard and raw lines of each text, named by their stem."""
+    """Write a split for valid or test: a shard, raw lines and overlaps of each text by its stem."""
     shards = [
         text.write(folder, stem, subwords, corpus)
         for corpus, (stem, text) in enumerate(texts.items())
     ]
     corpora = [text.record() for text in texts.values()]
     files = [path for stem, text in texts.items() for path in text.text_files(folder, stem)]
-    return split_record(folder, name, shards, corpora, text=list(map(record_file, files)))
+    overlaps = [folder / f"{stem}.overlap" for stem in texts]
+    for path, text in zip(overlaps, texts.values(), strict=True):
+        shares = np.minimum(text.nearest, OVERLAP_UNIT) / OVERLAP_UNIT
+        write_text(path, "".join(f"{share:.4f}\n" for share in shares))
+    records, of_lines = (list(map(record_file, paths)) for paths in (files, overlaps))
+    return split_record(folder, name, shards, corpora, text=records, overlaps=of_lines)
+
+
+def index_lines(
+    texts: Sequence[HeldOutText], train: Sequence[SourceText]
+) -> dict[str, HeldOutLines]:
+    """Return the lines of texts by language, to be compared with those of train."""
+    indices = {}
+    for lang in dict.fromkeys(lang for text in texts for lang in text.source.langs):
+        lines, numbers, first = list[str](), list[int](), 0
+        for text in texts:
+            for of_side, of_lines in zip(text.source.langs, text.lines, strict=True):
+                if of_side == lang:
+                    lines += of_lines
+                    numbers += range(first, first + len(of_lines))
+            first += text.source.lines
+        of_train = [text for text in train if lang in text.langs]
+        indices[lang] = HeldOutLines.of(
+            lines,
+            np.array(numbers),
+            train_lines=sum(text.lines for text in of_train),
+            train_bytes=sum(text.text_bytes for text in of_train) // 2,
+        )
+    return indices
 
 
 def _places(source: SourceText) -> tuple[str, str]:
@@ -225,6 +305,7 @@ class TrainSplit:
 
     def __post_init__(self) -> None:
         self.rejects = self.progress.rejects
+        self.nearest = np.array(self.progress.nearest, np.int16)
         self._builder, self._side_builders = self._new_builders()
         self._seen = {rule: SeenHashes(self._lines) for rule in self.cleaning.duplicate_rules}
         # The hashes that were new since the last complete shard.
@@ -316,6 +397,7 @@ class TrainSplit:
         rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         rejects = self.rejects[block.corpus]
         rejects.add(block, verdicts, result.flaws)
+        self.nearest = np.maximum(self.nearest, result.nearest)
         warn_of_flaws(rejects, self.texts[block.corpus].lines, self._flawed[block.corpus])
         self._builder.extend(src, tgt, block.number + rows)
         for name, values in side_rows.items():
@@ -363,6 +445,7 @@ class TrainSplit:
             shards=(*self.progress.shards, shard),
             hashes=(*self.progress.hashes, *files),
             side_columns=(*self.progress.side_columns, *map(record_file, side_files)),
+            nearest=tuple(self.nearest.tolist()),
             corpus=next_corpus,
             line=next_line,
         )

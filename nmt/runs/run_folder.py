@@ -5,6 +5,7 @@ metrics.jsonl     training and validation metrics, one JSON object per line
 train.log         the same for people, with sample translations
 curves.svg        learning curves of the same metrics
 tensorboard/      the same for TensorBoard, if the recipe asks for it
+evaluation.json   the scores on test sets, by the last `nmt evaluate`
 status.json       running, stopped, finished or failed; which update; why
 checkpoints/      see `nmt.runs.checkpoint`
 best.safetensors, last.safetensors
@@ -53,6 +54,7 @@ from nmt.system.files import (
 FORMAT_VERSION = 2
 WORK = "distill"
 """The folder in which `nmt distill` makes what a student learns, before there is a run."""
+EVALUATION = "evaluation.json"
 _CHOSEN = "matmul", "precision", "compile", "validate_tokenizer"  # where they were auto
 _STRINGS = (
     "preset architecture data data_path init_from_checksum init_from command nmt date checksum"
@@ -60,8 +62,8 @@ _STRINGS = (
 _RUN = {"ranks": int} | dict.fromkeys(_STRINGS.split(), str)
 """The values of [run] in config.toml, and their types."""
 _OWN_FILES = frozenset(
-    "config.toml metrics.jsonl train.log curves.svg status.json lock best.safetensors "
-    "last.safetensors".split()
+    "config.toml metrics.jsonl train.log curves.svg evaluation.json status.json lock "
+    "best.safetensors last.safetensors".split()
 )
 
 
@@ -352,6 +354,12 @@ class RunFolder:
         record = {"status": status, "update": update, "reason": reason}
         write_text(self.path / "status.json", json.dumps(record) + "\n")
 
+    def write_evaluation(self, scores: Sequence[Mapping[str, object]]) -> None:
+        """Write the scores of `nmt evaluate`, an object for each test set."""
+        path = self.path / EVALUATION
+        with self.best_effort(path):
+            write_text(path, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
+
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it; if it is not `aloud`, only with --verbose."""
         say = console.notice if aloud else console.detail
@@ -382,14 +390,14 @@ class RunFolder:
 
     @contextlib.contextmanager
     def best_effort(self, path: Path) -> Iterator[None]:
-        """Let training continue if a line or a picture cannot be written; warn once per file."""
+        """Go on if a line or a picture cannot be written; warn once per file."""
         try:
             yield
         except (OSError, NMTError) as error:
             if path not in self._unwritten:
                 self._unwritten.add(path)
                 why = error.strerror if isinstance(error, OSError) else error
-                console.warning(f"{path}: {why}; training continues without writing it")
+                console.warning(f"{path}: {why}; going on without writing it")
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read metrics.jsonl; skip lines that are cut short or damaged."""

@@ -19,6 +19,7 @@ class Result:
     """What a metric says about an output and its baselines."""
 
     score: Score  # its signature names the resampling
+    far_half: Score | None  # of the half of the lines that is farther from train, if it is known
     interval: Interval | None = None  # of the score
     comparisons: Sequence[Comparison] = ()  # with each baseline
 
@@ -30,16 +31,20 @@ def evaluate(
     resampling: Resampling | None = None,
     *,
     with_interval: bool = False,
+    far_half: Sequence[int] = (),
 ) -> Result:
     """Score the lines of an output, and those of each baseline after it in `outputs`.
 
     name: of the metric, to show progress; metric: with its references; outputs: N lines each;
     resampling: compare the output with the baselines in this way; with_interval: whether resampling
-    also gives an interval of the score.
+    also gives an interval of the score; far_half: lines, from 0, that also have their own score.
     """
     counts, *baselines = _count(name, metric, outputs)
+    if name == "bleu" and not any(line[-1] for line in counts):
+        console.warning("no line of the translation has four tokens, so BLEU is 0; report chrF")
+    of_half = metric.score([counts[line] for line in far_half]) if far_half else None
     if resampling is None:
-        return Result(metric.score(counts))
+        return Result(metric.score(counts), of_half)
     from nmt.scoring.significance import compare, confidence  # loads NumPy
 
     choices = {"bs": resampling.samples, "seed": resampling.seed}
@@ -47,6 +52,7 @@ def evaluate(
         choices["ar"] = resampling.trials
     return Result(
         metric.score(counts, choices),
+        of_half,
         confidence(metric.value, counts, resampling) if with_interval else None,
         [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
     )
@@ -167,10 +173,17 @@ def print_signed(
     """Print a row for each text, named by `columns`, then each signature on a line of its own."""
     metrics = [result.score.name for result in rows[0][1].values()]
     table = [
-        (*names, *(f"{result.score.score:.2f}" for result in results.values()))
+        (
+            *names,
+            *(f"{result.score.score:.2f}" for result in results.values()),
+            *(f"{r.far_half.score:.2f}" if r.far_half else "" for r in results.values()),
+        )
         for names, results in rows
     ]
-    console.print_table((*columns, *metrics), table)
+    halves = [f"{metric}, far half" for metric in metrics]
+    if not any(result.far_half for _, results in rows for result in results.values()):
+        halves, table = [], [row[: -len(metrics)] for row in table]
+    console.print_table((*columns, *metrics, *halves), table)
     _print_signatures(result for _, results in rows for result in results.values())
 
 

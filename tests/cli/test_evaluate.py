@@ -13,7 +13,7 @@ from prepare_job import Job
 from toy_training import pairs, prepare_toy, train, write_text
 
 from nmt.cli.evaluate import _scores, _TestSet
-from nmt.data.folder import HeldOut
+from nmt.data.folder import DataFolder, HeldOut
 
 
 def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path) -> None:
@@ -44,6 +44,8 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert nmt("average", runs[0], "--last", "1", "--out", averaged).status == 0
     done = nmt("evaluate", averaged, "--data", data.path, *quick)
     assert [line.split("\t")[1] for line in done.stdout.splitlines()[1:3]] == list(sets)
+    scored = json.loads((runs[1] / "evaluation.json").read_text())
+    assert scored == found[2:]
     assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
     assert "is a run folder" in nmt("data", runs[0]).refusal(1)
 
@@ -59,7 +61,7 @@ def test_translations_are_kept_and_compared_with_a_baseline(nmt: Nmt, tmp_path: 
 
     done = nmt("evaluate", run, "--baseline", old, "--out", out, *quick).succeeded()
     first, second = done.stdout.split("\n\n")
-    assert first.splitlines()[0] == "run\ttest set\tlanguages\tTER"
+    assert first.splitlines()[0] == "run\ttest set\tlanguages\tTER\tTER, far half"
     assert second.splitlines()[1].split("\t")[:5] == [str(run), "near", "en-de", "TER", str(old)]
     assert "may be chance" in done.stderr
     kept = [out / name / "near.de" for name in ("run", "old")]
@@ -76,10 +78,85 @@ def test_letters_and_marks_are_compared_as_in_validation(
 ) -> None:
     reference = "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"  # which NFC takes apart
     output = normalize("NFC", reference) + " ."
-    text = SimpleNamespace(langs=("en", "de"), lines=lambda: (["a"] * 2, [f"{reference} ."] * 2))
+    lines = (["a"] * 2, [f"{reference} ."] * 2)
+    text = SimpleNamespace(langs=("en", "de"), lines=lambda: lines, far_half=list)
     test = _TestSet("run", "test", cast(HeldOut, text), [output] * 2, composes)
     scores = _scores([test], ["bleu"])
     assert (scores["bleu"].score.score == pytest.approx(100)) == composes
     told = capsys.readouterr().err
     assert told.count("NFC") == (2 if composes else 1)
     assert ("2 of 2" in told) and ("line 1 " in told) != composes
+
+
+@pytest.fixture
+def tested(tmp_path: Path) -> tuple[Path, Path]:
+    """A run, and its data with a test set of which four of nine lines are in train."""
+    known, new = pairs(60, seed=1)[:4], [("quite unlike them", "ganz anders")] * 5
+    texts = {"train": pairs(60, seed=1), "valid": pairs(9, seed=2), "near": [*known, *new]}
+    train_text, valid, near = (write_text(tmp_path, name, text) for name, text in texts.items())
+    job = Job.of(tmp_path / "data", train=(train_text,), valid=valid, test=(near,), vocab_size=335)
+    data = job.prepare().path
+    return train(data, tmp_path / "run", max_updates=4), data
+
+
+QUICK = ("--beam-size", "1", "--threads", "1")
+
+
+def test_the_far_half_has_scores_of_its_own_unless_the_data_is_old(
+    nmt: Nmt, tested: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, data = tested
+    done = nmt("evaluate", run, *QUICK, "--json", "--out", tmp_path / "out").succeeded()
+    (found,) = json.loads(done.stdout)
+    assert found["far_half"]["lines"] == 4
+    (text,) = DataFolder.open(data).texts(DataFolder.open(data).info.tests[0])
+    assert text.far_half() == [4, 5, 6, 7]  # of five equal lines, the first four
+    files = (text.tgt, tmp_path / "out" / "run" / "near.de")
+    halves = [tmp_path / "half.de", tmp_path / "half.output"]
+    for half, file in zip(halves, files, strict=True):
+        half.write_text("".join(file.read_text().splitlines(keepends=True)[4:8]))
+    scores = json.loads(nmt("score", *halves, "--json").stdout)
+    assert {name: found["far_half"][name] for name in scores} == {
+        name: score["score"] for name, score in scores.items()
+    }
+    info = json.loads((data / "dataset.json").read_text())
+    for split in (info["valid"], *info["tests"]):
+        del split["overlaps"], split["corpora"][0]["overlap"]
+    (data / "dataset.json").write_text(json.dumps(info))
+    (old,) = json.loads(nmt("evaluate", run, *QUICK, "--json").succeeded().stdout)
+    assert "far_half" not in old
+    assert old["bleu"] == found["bleu"]
+
+
+def test_a_score_that_is_too_low_fails(nmt: Nmt, tested: tuple[Path, Path]) -> None:
+    run, _ = tested
+    score = json.loads(nmt("evaluate", run, *QUICK, "--json").stdout)[0]["chrf"]["score"]
+    for least, status in ((0, 0), (round(score, 2), 0), (round(score, 2) + 0.01, 1)):
+        done = nmt("evaluate", run, *QUICK, "--metric", "chrf", "--at-least", str(least))
+        assert done.status == status
+        told = f"chrF2 {score:.2f} is {'not ' * status}at least {least:g}"
+        assert [line for line in done.stderr.splitlines() if told in line]
+        assert done.stdout
+    assert "--at-least" in nmt("evaluate", run, "--metric", "ter", "--at-least", "9").refusal(2)
+
+
+def test_data_that_is_not_the_runs_is_refused(
+    nmt: Nmt, tested: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, data = tested
+    texts = [str(tmp_path / name) for name in ("train", "valid", "near")]
+    back = Job.of(
+        tmp_path / "back",
+        src_lang="de",
+        tgt_lang="en",
+        train=(texts[0],),
+        valid=texts[1],
+        test=(texts[2],),
+        vocab_size=335,
+    ).prepare()
+    done = nmt("evaluate", run, "--data", back.path)
+    told = done.stderr.splitlines()[-1]
+    assert done.status == 2 and "en-de" in told and "de-en" in told and "--data" in told
+    data.rename(tmp_path / "moved")
+    assert "--data" in nmt("evaluate", run).refusal(2)
+    nmt("evaluate", run, "--data", tmp_path / "moved", *QUICK).succeeded()

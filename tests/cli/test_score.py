@@ -250,3 +250,20 @@ def test_warnings_name_each_file(nmt: Nmt, files: Files, tmp_path: Path) -> None
     compared = ("score", files.reference, files.new, "--baseline", bad, *BLEU)
     assert re.search(f"nmt: warning: {bad}: 40 of 40 .*entities", nmt(*compared).stderr)
     assert nmt(*compared, "--tokenize", "none", "--quiet").stderr == ""  # tokens are intended
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "is_warned"),
+    [
+        ("Ja, gut", (), True),
+        ("Ja, gut.", (), False),  # four tokens
+        ("Ja, gut", ("--metric", "chrf"), False),
+    ],
+)
+def test_bleu_of_lines_that_are_too_short_for_it_points_to_chrf(
+    nmt: Nmt, tmp_path: Path, line: str, words: tuple[str, ...], is_warned: bool
+) -> None:
+    reference = write(tmp_path / "ref.de", ["Nein danke, lieber nicht.", "Ja"])
+    output = write(tmp_path / "out.de", [line, line])
+    told = nmt("score", reference, output, *words).succeeded().stderr
+    assert ("report chrF" in told) == is_warned

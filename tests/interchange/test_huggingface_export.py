@@ -2,9 +2,11 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +32,23 @@ def test_a_model_card_has_the_languages_and_leaves_the_license_to_its_owner(
     front = yaml.safe_load(readme.split("---\n")[1])
     assert (front["language"], front["pipeline_tag"]) == (["en", "de"], "translation")
     assert "license" not in front
+    assert "## Results" not in readme
+
+
+def test_the_model_card_of_a_run_has_its_scores(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
+    bleu = {"score": 27.346, "signature": "nrefs:1", "name": "BLEU"}
+    scores: dict[str, Any] = {"run": "run", "test": "news", "bleu": bleu}
+    scores |= {"chrf": bleu | {"name": "chrF2"}, "far_half": {"lines": 500, "bleu": 25.1}}
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(model_file, run / "best.safetensors")
+    (run / "evaluation.json").write_text(json.dumps([scores]))
+    nmt("export", "huggingface", run, tmp_path / "out").succeeded()
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "| news | BLEU | 27.35 | 25.10 | nrefs:1 |\n" in readme
+    assert "| news | chrF2 | 27.35 |  | nrefs:1 |\n" in readme
+    (run / "evaluation.json").write_text("[")
+    assert "nmt evaluate" in nmt("export", "huggingface", run, tmp_path / "again").refusal(1)
 
 
 def without_tables(folder: Path) -> None:

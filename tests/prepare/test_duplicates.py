@@ -1,11 +1,24 @@
-"""The table of seen hashes says what a Python set says."""
+"""The table of seen hashes says what a Python set says, and overlaps what sets of 4-grams say."""
 
+import random
 import unicodedata
 
 import numpy as np
 import pytest
+from prepare_job import OTHER_WORDS
 
-from nmt.prepare.duplicates import SeenHashes, hash_lines, normalized
+from nmt.prepare import duplicates
+from nmt.prepare.block import TextSide
+from nmt.prepare.characters import plain_classes
+from nmt.prepare.duplicates import (
+    NEAR_COPY,
+    SAME,
+    HeldOutLines,
+    SeenHashes,
+    hash_lines,
+    line_overlaps,
+    normalized,
+)
 
 
 # Hashes below 3,000 repeat often, in a batch and after it. The multiples of 4,002, the size of the
@@ -53,3 +66,65 @@ def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:
     assert normalized(["Öl", "Ol"])[0] != normalized(["Ol"])[0]  # marks tell words apart
     assert normalized(["٣ كتب", "۱۲ كتب"]) == ["0كتب"] * 2
     assert normalized([]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("Tom is ill.", "Is Tom ill?", 2000),  # tomi of tomi omis misi isil sill
+        ("I know.", "I know, Tom!", 10_000),  # all of the shorter one
+        ("Yes.", "yes !", SAME),
+        ("Yes.", "Yesterday", 0),  # too short for a 4-gram
+        ("Ｔｏｍ ﬁnds ②", "tom finds 2", SAME),  # NFKC
+        ("はい、そうです。", "はいそうです", SAME),
+        ("haha haha", "haha ha, what", 10_000),  # haha and ahah, each once
+        ("...", "?!", 0),
+        ("", "", 0),
+    ],
+)
+def test_the_overlap_is_the_share_of_the_shorter_lines_4_grams(
+    one: str, other: str, overlap: int
+) -> None:
+    assert line_overlaps([one, "x", other], [other, "y", one]).tolist() == [overlap, 0, overlap]
+
+
+def some_text(seed: int, lines: int) -> list[str]:
+    """Lines of two to twelve words, of which some are near copies of others."""
+    draw = random.Random(seed)
+    text = [" ".join(draw.choices(OTHER_WORDS, k=draw.randint(2, 12))) for _ in range(lines)]
+    return [*text, *(f"And {line.title()}!" for line in text[::7]), "ja", "ja", ""]
+
+
+def compare(held_out: HeldOutLines, lines: list[str]) -> tuple[list[int], list[int]]:
+    side = TextSide(lines, np.zeros(len(lines), np.bool_), plain_classes())
+    of_lines, of_held_out = held_out.compare(side, np.arange(len(lines)))
+    return of_lines.tolist(), of_held_out.tolist()
+
+
+def test_lines_are_compared_as_sets_of_4_grams(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, train = some_text(1, 60), some_text(1, 40)[3:] + some_text(2, 300)
+    table = np.array([line_overlaps([line] * len(held), held) for line in train])
+    assert 0 < (table.max(0) >= NEAR_COPY).sum() < len(held)
+    numbers = np.arange(len(held))
+    monkeypatch.setattr(duplicates, "_CHUNK", 999)  # more than one chunk of lines
+    small = HeldOutLines.of(held, numbers, train_lines=1, train_bytes=1)
+    assert compare(small, train) == (table.max(1).tolist(), table.max(0).tolist())
+
+
+def test_large_text_is_compared_by_what_the_lines_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = some_text(1, 60)
+    long = [line for line in range(0, 60, 3) if len(held[line].split()) > 4]
+    same = range(1, 60, 3)  # of any length
+    train = [f"And {held[line].title()}!" for line in long] + [held[line] for line in same]
+    train += some_text(2, 300)
+    exact, large = (
+        HeldOutLines.of(held, np.arange(len(held)), train_lines=lines, train_bytes=1)
+        for lines in (1, 10**9)
+    )
+    monkeypatch.setattr(duplicates, "_SHORTEST", 0)
+    (_, all_found), (_, found) = compare(exact, train), compare(large, train)
+    assert all(one <= other for one, other in zip(found, all_found, strict=True))
+    assert all(found[line] >= NEAR_COPY for line in long)
+    assert {found[line] for line in same} == {SAME}
+    monkeypatch.setattr(duplicates, "_SHORTEST", len(train))
+    assert compare(large, train)[1] == all_found

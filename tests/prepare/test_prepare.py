@@ -13,10 +13,11 @@ from unicodedata import normalize
 
 import pytest
 from foreign_models import learn_pieces
-from prepare_job import Job, content, pairs, pairs_in, write
+from prepare_job import Job, content, pairs, pairs_in, unlike_pairs, write
 
 from nmt.data import line_blocks
 from nmt.data.folder import DataFolder
+from nmt.data.manifest import OverlapRecord
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import learn_vocabulary
 from nmt.errors import DataError, NMTError, UsageError
@@ -39,7 +40,8 @@ def test_all_pairs_arrive_in_the_order_of_the_text(job: Job) -> None:
     assert folder.test is None
     names = ["dataset.json", "rejects.json", "rejects.txt"]
     names += ["train-00000.bin", "train-00001.bin", "train-00002.bin"]
-    assert [*content(job.out)] == [*names, "valid.bin", "valid.de", "valid.en", "vocab.model"]
+    names += ["valid.bin", "valid.de", "valid.en", "valid.overlap"]
+    assert [*content(job.out)] == [*names, "vocab.model"]
     assert [path.name for path in job.out.parent.iterdir()] == ["data"]
     DataFolder.open(job.out, verify=True)
 
@@ -156,23 +158,24 @@ def test_every_test_set_has_a_name_of_its_own(
 def test_valid_can_be_drawn_from_the_training_text(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = [("same", "same"), *pairs(70)[40:], pairs(1)[0], ("", "leer"), ("kept out", "heraus")]
+    text = unlike_pairs(70)
+    more = [("same", "same"), *text[40:], text[0], ("", "leer"), ("kept out", "heraus")]
     test = write(tmp_path, "t", [("a sentence of more than thirty letters", "ein Satz")])
     more += [("A sentence of more than thirty letters!", "noch einer")] * 3
-    train = (*job.options.train, write(tmp_path, "m", more))
+    train = (write(tmp_path, "first", text[:60]), write(tmp_path, "m", more))
     job = job.but(train=train, valid=(), valid_lines=12, test=(test,))
     job = job.but(tag=(f"{tmp_path}/m=<BT>",), shard_pairs=10, vocab_size=335)
     folder = job.prepare()
     lines = zip(*folder.valid_texts[0].lines(), strict=True)
     drawn = [(src.removeprefix("<BT> "), tgt) for src, tgt in lines]
-    clean = {*pairs(70), ("kept out", "heraus")}
+    clean = {*text, ("kept out", "heraus")}
     assert len(set(drawn)) == len(folder.valid) == 12
     assert set(drawn) < clean
     kept = [(src.removeprefix("<BT> "), tgt) for src, tgt in pairs_in(folder)]
     # A pair that stands in both texts is drawn from one, and then kept out of both.
     assert set(kept) | set(drawn) == clean
     assert not set(kept) & set(drawn)
-    twice = len(set(drawn) & {*pairs(60)[40:], pairs(1)[0]})
+    twice = len(set(drawn) & {*text[40:60], text[0]})
     assert sum(corpus.rejected["valid"] for corpus in folder.info.train.corpora) == 12 + twice > 12
     assert len({folder.train.origin(index) for index in range(len(kept))}) == len(kept)
     assert (folder.info.settings["valid_lines"], folder.info.valid.corpora[0].lines) == (12, 12)
@@ -188,7 +191,7 @@ def test_valid_can_be_drawn_from_the_training_text(
 
 
 def test_a_drawn_source_is_kept_out_of_train_whatever_its_tag(job: Job, tmp_path: Path) -> None:
-    sources = [f"the old café under the green tree in town, {'i' * n}" for n in range(1, 21)]
+    sources = [f"the old café {line} under the {line[::-1]}" for line, _ in unlike_pairs(20)]
     for lang, words in (("en", ("", "")), ("de", ("eins ", "zwei "))):
         text = "".join(f"{word}{source}\n" for word in words for source in sources)
         (tmp_path / f"m.{lang}").write_bytes(text.encode("cp1252"))
@@ -240,7 +243,8 @@ def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes
     job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
 ) -> None:
     (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
-    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=None).prepare()
+    valid = write(tmp_path, "held", [("held out", "zurück")])
+    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=None, valid=valid).prepare()
     assert folder.src_vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert folder.joint and len(folder.train) > 0
     assert "their.spm has no byte fallback" in warnings()[0]
@@ -351,8 +355,9 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     text = [(f"{src} and some more words to be long", tgt) for src, tgt in pairs(60)]
     train = write(tmp_path, "m", text)
     job.but(train=(train, *job.options.train), valid=train).prepare()
-    same_text, lost = warnings()
+    same_text, lost, flattering = warnings()
     assert f"--train {train} is" in same_text
+    assert f"{train}: 60 of 60" in flattering
     assert re.search(f"{train}: .*60 of 60 .*`overlap`: ", lost)
     assert lost.endswith(RULES["overlap"])
 
@@ -414,3 +419,66 @@ def test_pairs_drawn_for_valid_are_kept_out_in_every_form(job: Job, tmp_path: Pa
     ).prepare()
     drawn = {normalize("NFC", line) for line in (folder.path / "valid.en").read_text().splitlines()}
     assert not drawn & {src for src, _ in pairs_in(folder)}
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_near_copies_of_what_was_drawn_leave_train(job: Job, tmp_path: Path) -> None:
+    lines = unlike_pairs(40)
+    copies = [(f"{src.upper()}!", f"ja {n}") for n, (src, _) in enumerate(lines)]  # the same source
+    copies += [(f"no {n}", f"{tgt} und") for n, (_, tgt) in enumerate(lines)]  # nearly the target
+    train = write(tmp_path, "m", [*lines, *copies])
+    folder = job.but(train=(train,), valid=(), valid_lines=8).prepare()
+    (corpus,), (record,) = folder.info.train.corpora, folder.info.valid.corpora
+    assert corpus.rejected["valid"] >= 2 * 8 and corpus.kept > 60
+    assert record.overlap is not None
+    assert (record.overlap.same, record.overlap.near) == (0, 0)
+    left = {side for pair in pairs_in(folder) for side in pair}
+    for line in zip(*folder.valid_texts[0].lines(), strict=True):
+        assert not left & {line[0], f"{line[0].upper()}!", line[1], f"{line[1]} und"}
+
+
+SOME, MORE = unlike_pairs(40)[:20], unlike_pairs(40)[20:]
+COPIED = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(MORE[10:])]
+
+
+@pytest.mark.parametrize(
+    ("valid", "test", "warned"),
+    [
+        (MORE[:10], MORE[10:], []),
+        (MORE[:10], COPIED, ["t: 5 of 10 .*source"]),
+        (MORE[:10], [*MORE[10:], *MORE[10:15]], ["t: 5 of 15 .*repeat"]),
+        (MORE[:10], MORE[:12], ["t: 10 of 12 .*/v, too"]),
+        (MORE[:10], [*SOME[:3], *MORE[10:]], ["t: 3 of 13 .*in train"]),
+        (SOME[::-1], MORE[:1], ["v: 20 of 20 .*in train"]),
+    ],
+)
+def test_held_out_text_that_flatters_is_warned_of(
+    job: Job,
+    tmp_path: Path,
+    warnings: Callable[[], list[str]],
+    valid: list[tuple[str, str]],
+    test: list[tuple[str, str]],
+    warned: list[str],
+) -> None:
+    texts = {"m": SOME, "v": valid, "t": test}
+    train, valid_text, test_text = (write(tmp_path, name, text) for name, text in texts.items())
+    job.but(train=(train,), valid=valid_text, test=(test_text,), vocab_size=300).prepare()
+    found = warnings()
+    assert len(found) == len(warned)
+    for line, expected in zip(found, warned, strict=True):
+        assert re.search(expected, line)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_data_folder_tells_how_near_its_test_set_is_to_train(job: Job, tmp_path: Path) -> None:
+    train = [*SOME, ("kept out of all", "bleibt"), ("bad \x07 line", "zurück")]
+    test = [SOME[0], ("Kept out of all, it is", "x"), ("bad line", "zurueck"), ("", ""), ("q", "w")]
+    texts = {"train": (write(tmp_path, "m", train),), "test": (write(tmp_path, "t", test),)}
+    folder = job.but(**texts, documents=True, vocab_size=310).prepare()
+    (split,) = folder.info.tests
+    shares = (folder.path / split.overlaps[0].name).read_text().split()
+    # The line with a control character is in no shard: "badl", "adli", "dlin", "line" is new.
+    assert shares == ["1.0000", "1.0000", "0.0000", "0.0000", "0.0000"]
+    assert split.corpora[0].overlap == OverlapRecord(same=1, near=1, median=0.5)
+    (text,) = folder.texts(split)
+    assert text.far_half() == [2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.options import PrepareOptions
 
 COLOURS = ["red", "blue", "green", "white", "black"]
+OTHER_WORDS = (
+    "ankle bridge copper dozen evening fiddle garlic harbour indigo jungle kettle lantern mustard "
+    "nephew orchard pepper quarrel ribbon saddle thunder umbrella velvet walnut yoghurt zipper"
+).split()
 THINGS = ["house", "tree", "bird", "river", "stone", "cloud"]
 
 
@@ -78,6 +83,13 @@ def pairs(count: int) -> list[tuple[str, str]]:
     """Different pairs of a small language: "the red house 0" and "das 0 esuoh der"."""
     texts = [f"{COLOURS[n % 5]} {THINGS[n % 6]} {n}" for n in range(count)]
     return [(f"the {text}", f"das {text[::-1]}") for text in texts]
+
+
+def unlike_pairs(count: int) -> list[tuple[str, str]]:
+    """Different pairs of which none is nearly like another, of fewer than 30 letters a side."""
+    words = itertools.islice(itertools.permutations(OTHER_WORDS, 3), 0, None, 97)
+    lines = [" ".join(drawn) for drawn in itertools.islice(words, count)]
+    return [(line[:29], line[::-1][:29]) for line in lines]
 
 
 def write(folder: Path, name: str, lines: list[tuple[str, str]]) -> str:
