@@ -16,6 +16,7 @@ from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding
 from nmt.data.line_blocks import Advance
 from nmt.errors import DataError, UsageError
+from nmt.system.files import open_file
 from nmt.tables.cells import TAB, one_line
 from nmt.tables.columns import Columns, find_columns
 from nmt.tables.formats import FileRequest
@@ -62,7 +63,7 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
         ) from None
     name, path = request.file, request.path
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             check_unpacked(name, path.stat().st_size, sum(member.file_size for member in members))
             for member in members:

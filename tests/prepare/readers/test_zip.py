@@ -113,8 +113,8 @@ def test_tables_and_memories_in_archives_are_read(
     ("members", "message"),
     [
         ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, r"x\.zip: has 2 tables.*x\.zip:a\.tsv"),
-        ({"deu.txt": b"a\tb\n"}, r"x\.zip: no header .*x\.zip:1,2"),
-        ({"a.csv": b"a,b\n"}, r"x\.zip:a\.csv: no header .*x\.zip:a\.csv:1,2"),
+        ({"deu.txt": b"a\tb\n"}, r"x\.zip: must have columns .*x\.zip:1,2"),
+        ({"a.csv": b"a,b\n"}, r"x\.zip:a\.csv: must have columns .*x\.zip:a\.csv:1,2"),
         ({"a.csv": bytes(1 << 25)}, r"x\.zip"),
     ],
 )
