@@ -71,7 +71,7 @@ class PrepareOptions:
         "Size of the vocabulary. 4 special tokens and 256 bytes count too.",
         minimum=1,
         maximum=10_000_000,
-        shown="2,000 to 32,000, by the number of pairs, and more for many characters",
+        shown="by the number of pairs and of characters",
     )
     vocab: tuple[Path, ...] = value(
         (),
@@ -179,8 +179,7 @@ class PrepareOptions:
     )
     character_coverage: float = _vocabulary_value(
         1.0,
-        "Share of characters that become subwords. The others are written as bytes. Use 0.9995 for "
-        "Chinese or Japanese.",
+        "Share of characters that become subwords. The others are written as bytes.",
         minimum=0.98,
         maximum=1,
     )
