@@ -35,7 +35,9 @@ valid or test are folded.
 character 4-grams of the shorter line the other one has, or that both are the same. Here 4-grams
 are of letters and digits after NFKC, in lower case. `Tom is ill.` has tomi, omis, misi, isil,
 sill, and `Is Tom ill?` has isto, stom, tomi, omil, mill, so their overlap is 1/5. A line of fewer
-than four letters counts as one 4-gram. The index holds only lines of valid and test, so its memory
+than four letters counts as one 4-gram. In what is told of valid and test, the shorter line counts
+as at least half the longer one: in a million lines, any line holds a short one, such as `That is
+what`, and would be a near copy of it. The index holds only lines of valid and test, so its memory
 does not grow with train. There are two ways to compare:
 
 - Small text is compared line by line. Each 4-gram leads to the lines of valid and test that have
@@ -229,6 +231,8 @@ _GRAM, _GRAM_BITS = 4, 18
 """Of 4-grams, as bits of a hash. A line has few, so they hardly ever collide."""
 _RUN, _RUN_BITS = 4, 21
 """Of runs of words, likewise. Those that collide are compared in vain."""
+LEAST_LENGTH = 0.5
+"""Of the longer line, in what is told of valid and test."""
 _MOST_LINES_A_RUN = 2  # more common ones would lead to too many lines
 _LEAST_RUNS = 0.5  # share of the runs of a near copy that stay whole
 _LONG = 80  # characters a line, from which on every second run is enough
@@ -285,15 +289,16 @@ class HeldOutLines:
             is_asked = np.isin(which, rows)
             which, lines = which[is_asked], lines[is_asked]
             ones, others = [side.lines[row] for row in which], [self.lines[line] for line in lines]
-            overlaps = line_overlaps(ones, others)
-            np.maximum.at(of_rows, which, overlaps)
-            np.maximum.at(of_lines, lines, overlaps)
+            counts = _shared_grams(ones, others)
+            np.maximum.at(of_rows, which, _shares(*counts))
+            np.maximum.at(of_lines, lines, _shares(*counts, least=LEAST_LENGTH))
             compared = rows[np.argsort(side.lengths[rows], kind="stable")[:_SHORTEST]]
         step = max(1, _CHUNK // len(self.lines))
         for chunk in (compared[n : n + step] for n in range(0, len(compared), step)):
-            table = self._table([side.lines[row] for row in chunk])
-            of_rows[chunk] = np.maximum(of_rows[chunk], table.max(1))
-            of_lines = np.maximum(of_lines, table.max(0))
+            counts = *self._table([side.lines[row] for row in chunk]), self.sizes
+            of_rows[chunk] = np.maximum(of_rows[chunk], _shares(*counts).max(1))
+            near = _shares(*counts, least=LEAST_LENGTH)
+            of_lines = np.maximum(of_lines, near.max(0))
         return of_rows[rows], of_lines
 
     def _may_be_near(self, by_run: _Index, side: TextSide) -> tuple[Rows, Rows]:
@@ -310,14 +315,17 @@ class HeldOutLines:
         may_be = step * shared >= least
         return found_rows[may_be], lines[may_be]
 
-    def _table(self, lines: Sequence[str]) -> Overlaps:
-        """Return the overlap of each of some lines with each of these: (len(lines), lines)."""
+    def _table(self, lines: Sequence[str]) -> tuple[Counts, Counts]:
+        """Return how many 4-grams each of some lines shares with each of these, and has itself.
+
+        The shapes are (len(lines), lines) and (len(lines), 1).
+        """
         rows, hashes = _grams(lines)
         which, own = self.by_gram.find(hashes)
         shape = len(lines), len(self.lines)
         shared = np.bincount(rows[which] * shape[1] + own, minlength=shape[0] * shape[1])
         sizes = np.bincount(rows, minlength=len(lines))
-        return _shares(shared.reshape(shape), sizes[:, None], self.sizes)
+        return shared.reshape(shape), sizes[:, None]
 
 
 @dataclass(frozen=True)
@@ -351,19 +359,28 @@ class _Index:
         return np.repeat(known, sizes), self.lines[places]
 
 
-def line_overlaps(ones: Sequence[str], others: Sequence[str]) -> Overlaps:
-    """Return the overlap of each line with the other one at its place: (lines,)."""
+def line_overlaps(ones: Sequence[str], others: Sequence[str], *, least: float = 0.0) -> Overlaps:
+    """Return the overlap of each line with the other one at its place: (lines,).
+
+    least: the shorter line counts as at least this share of the longer one.
+    """
+    return _shares(*_shared_grams(ones, others), least=least)
+
+
+def _shared_grams(ones: Sequence[str], others: Sequence[str]) -> tuple[Counts, Counts, Counts]:
+    """Return how many 4-grams each line shares with the other one at its place, and both have."""
     keys = [rows << 32 | hashes for rows, hashes in map(_grams, (ones, others))]
     shared = np.intersect1d(keys[0], keys[1], assume_unique=True)
-    counts = (np.bincount(found >> 32, minlength=len(ones)) for found in (shared, *keys))
-    return _shares(*counts)
+    both, own, other = (np.bincount(one >> 32, minlength=len(ones)) for one in (shared, *keys))
+    return both, own, other
 
 
-def _shares(shared: Counts, sizes: Counts, other_sizes: Counts) -> Overlaps:
+def _shares(shared: Counts, sizes: Counts, other_sizes: Counts, *, least: float = 0.0) -> Overlaps:
     """Return overlaps of lines, given their numbers of 4-grams and of those that they share."""
     # A division of integers would take five times as long.
     ones, others = (np.maximum(each, 1).astype(np.float32) for each in (sizes, other_sizes))
-    shares = np.float32(OVERLAP_UNIT) * shared.astype(np.float32) / np.minimum(ones, others)
+    shorter = np.maximum(np.minimum(ones, others), np.float32(least) * np.maximum(ones, others))
+    shares = np.float32(OVERLAP_UNIT) * shared.astype(np.float32) / shorter
     overlaps = shares.astype(np.int16)
     overlaps += (overlaps == OVERLAP_UNIT) & (ones == others)
     return overlaps

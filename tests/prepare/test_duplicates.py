@@ -11,6 +11,7 @@ from nmt.prepare import duplicates
 from nmt.prepare.block import TextSide
 from nmt.prepare.characters import plain_classes
 from nmt.prepare.duplicates import (
+    LEAST_LENGTH,
     NEAR_COPY,
     SAME,
     HeldOutLines,
@@ -103,12 +104,23 @@ def compare(held_out: HeldOutLines, lines: list[str]) -> tuple[list[int], list[i
 
 def test_lines_are_compared_as_sets_of_4_grams(monkeypatch: pytest.MonkeyPatch) -> None:
     held, train = some_text(1, 60), some_text(1, 40)[3:] + some_text(2, 300)
-    table = np.array([line_overlaps([line] * len(held), held) for line in train])
-    assert 0 < (table.max(0) >= NEAR_COPY).sum() < len(held)
+    of_train, of_held = (
+        np.array([line_overlaps([line] * len(held), held, least=least) for line in train])
+        for least in (0, LEAST_LENGTH)
+    )
+    assert 0 < (of_held.max(0) >= NEAR_COPY).sum() < len(held)
     numbers = np.arange(len(held))
     monkeypatch.setattr(duplicates, "_CHUNK", 999)  # more than one chunk of lines
     small = HeldOutLines.of(held, numbers, train_lines=1, train_bytes=1)
-    assert compare(small, train) == (table.max(1).tolist(), table.max(0).tolist())
+    assert compare(small, train) == (of_train.max(1).tolist(), of_held.max(0).tolist())
+
+
+def test_a_short_line_in_a_long_one_is_no_near_copy_of_it_but_leaves_train() -> None:
+    held = ["that is what we have to talk about today"]
+    small = HeldOutLines.of(held, np.arange(1), train_lines=1, train_bytes=1)
+    (of_train,), (of_held,) = compare(small, ["That is what"])
+    assert of_train >= NEAR_COPY
+    assert 0 < of_held < NEAR_COPY
 
 
 def test_large_text_is_compared_by_what_the_lines_share(monkeypatch: pytest.MonkeyPatch) -> None:
