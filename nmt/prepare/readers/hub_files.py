@@ -43,7 +43,7 @@ def files_of(name: str, path: Path, split: str) -> list[Path]:
         found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         folder = Path(os.path.commonpath([file.parent for file in found] or [path]))
     inside = {file: file.relative_to(folder).as_posix() for file in found if is_table(file.name)}
-    splits = {file: _splits_in(at) for file, at in inside.items() if "/." not in f"/{at}"}
+    splits = {file: _splits_in(place) for file, place in inside.items() if "/." not in f"/{place}"}
     if not splits:
         suffixes = console.listed((table.suffix for table in TABLES), "or")
         raise DataError(
