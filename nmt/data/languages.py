@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"[A-Za-z0-9_-]*")
 _WHOLE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+_BEGINS_WITH_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")  # such as de_translation
 _NAME = re.compile(r"(?P<name>[^()]+?)(?P<variant>\s*\(.*\))?")
 _LONGEST_NAME = 40
 _CLOSE = 10  # CLDR's distance of hr and bs is 8, and that of no and da 12
@@ -210,7 +211,7 @@ def names_language(name: str, code: str) -> bool:
     match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
     if not match:  # most text, for which nothing need be loaded
         return False
-    if _WHOLE_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
+    if _BEGINS_WITH_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
         # Both must be able to mean the same script and region.
         is_open = "-" not in _tag(name) or "-" not in _tag(code)
         return is_open or variant_rank(name, code) not in (OTHER_VARIANT, None)

@@ -45,6 +45,7 @@ _UNRELATED = 0.2  # the agreement of windows that we look at in any case
 _LONG_STRETCH = 1024  # lines that are enough to tell
 _CHANCE, _SURE = 3, 8  # standard deviations
 _FEWEST_WORDS = 500
+_FEWEST_LINES, _NEARLY_ALL = 20, 0.9  # of which a word at the edge is no chance
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
@@ -95,6 +96,14 @@ def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str
         for path, side, _ in sides
         for mark in _subword_marks(side)
     ]
+    for path, side, _ in sides:
+        warnings += [
+            f"{path}: {count:,} of {len(side.lines):,} lines begin or end with {printable(mark)}; "
+            "take it off"
+            for mark, count in _frequent_edges(side)
+        ]
+        if len(side.lines) >= _FEWEST_LINES and np.median(side.letters) == 0:
+            warnings.append(f"{path}: most lines have no letters; is it the text that you mean?")
     both = " and ".join(names)
     looks = [_other_language(side, lang) for _, side, lang in sides]
     own = [_language(lang) for lang in langs]
@@ -418,6 +427,17 @@ def _subword_marks(side: TextSide) -> Iterator[str]:
     for mark, sign in (("@@", "@@ "), ("\u2581", "\u2581")):
         if words >= _FEWEST_WORDS and text.count(sign) > 0.02 * words:
             yield mark
+
+
+def _frequent_edges(side: TextSide) -> Iterator[tuple[str, int]]:
+    """Yield words such as <bos> with which nearly all lines begin or end, and how many do."""
+    lines = [words for words in map(str.split, side.lines) if len(words) > 1]
+    for place in (0, -1):
+        words = Counter(words[place] for words in lines).most_common(1)
+        for word, count in words:
+            fewest = _FEWEST_PAIRS if word.isalpha() else _FEWEST_LINES
+            if len(word) > 1 and count > max(fewest - 1, _NEARLY_ALL * len(side.lines)):
+                yield word, count
 
 
 def _language(lang: str) -> str:

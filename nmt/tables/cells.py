@@ -86,6 +86,8 @@ def _split(line: bytes, separator: bytes) -> tuple[list[bytes], bytes]:
         if quoted:
             cells.append(one_line(quoted[0].strip(b" ")[1:-1].replace(b'""', b'"')))
             end = quoted.end()
+            while separator != TAB and line[end : end + 1] == b" ":
+                end += 1
         else:
             end = line.find(separator, position)
             end = size if end < 0 else end

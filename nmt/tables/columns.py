@@ -13,7 +13,7 @@ from typing import Any
 
 from nmt import console
 from nmt.console import printable
-from nmt.data.languages import names_language
+from nmt.data.languages import is_code, names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
@@ -61,8 +61,10 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     elif header or request.columns:
         src, tgt = chosen_columns(request, header, range(len(header)), choice, way="1,2")
         # Some files have the codes of the languages in each row.
-        if not request.columns and all(_repeats_itself(texts, place) for place in (src, tgt)):
-            raise _lacks(request, f"columns for {' and '.join(request.langs)}", header, "1,2")
+        others = [place for place in range(len(header)) if not _holds_codes(texts, place)]
+        if not request.columns and {src, tgt}.isdisjoint(others):
+            way = ",".join(str(place + 1) for place in others[:2] or (0, 1))
+            raise _lacks(request, f"columns for {' and '.join(request.langs)}", header, way)
     else:
         src, tgt = 0, int(not request.is_one_side)
     labels = ["".join(header[place : place + 1]) or str(place + 1) for place in (src, tgt)]
@@ -164,9 +166,10 @@ def _folded(name: str) -> str:
     return name.strip().casefold()
 
 
-def _repeats_itself(rows: Sequence[Sequence[str]], place: int) -> bool:
-    """Tell whether all rows, at least two, have the same cell."""
-    return len(rows) > 1 and len({row[place] for row in rows if place < len(row)}) == 1
+def _holds_codes(rows: Sequence[Sequence[str]], place: int) -> bool:
+    """Tell whether all rows, at least two, have the same cell, or a code of a language."""
+    cells = {row[place] for row in rows if place < len(row)}
+    return len(rows) > 1 and (len(cells) == 1 or all(map(is_code, cells)))
 
 
 def language_columns(

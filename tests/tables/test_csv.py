@@ -28,6 +28,7 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         ("sep=;\r\na, b;x, y\r\n", ":1,2", [("a, b", "x, y")]),
         ("de\ten\nx, y\ta, b\n", "", [("a, b", "x, y")]),
         ('"en", "de"\n"a, b", "x"\na, x\n', "", [("a, b", "x"), ("a", " x")]),
+        ('en,de\n"a" ,"x"  \n', "", [("a", "x")]),
         ("en,de\na,\n", "", [("a", "")]),
         ("url,src,tgt\nu,a,x\n", ":src,tgt", [("a", "x")]),
         ("u,a,x\n", ":2,3", [("a", "x")]),

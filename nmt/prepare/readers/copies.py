@@ -14,7 +14,7 @@ from pathlib import Path
 from nmt import console
 from nmt.data.compressed import SUFFIXES, check_unpacked
 from nmt.errors import DataError, UsageError
-from nmt.prepare.readers.line_files import members_of, open_zip
+from nmt.prepare.readers.line_files import members_of, open_zip, own_members
 from nmt.prepare.readers.text_names import TMX, ZIP, format_of, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
@@ -84,7 +84,7 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
     tables.
     """
     with open_zip(path) as archive:
-        members = [one for one in archive.infolist() if member in (None, one.filename)]
+        members = [one for one in own_members(archive) if member in (None, one.filename)]
         if member is None and all(members_of(members, lang) for lang in langs):
             return None
         tables = [one for one in members if format_of(one.filename) not in (None, ZIP)]

@@ -147,7 +147,7 @@ class ZipFiles(LineFiles):
         """Find the files of both languages; DataError if there is not one of each."""
         path = request.path
         with open_zip(path) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
+            members = own_members(archive)
             found = []
             for lang in request.langs:
                 of_lang = members_of(members, lang)
@@ -222,6 +222,12 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         raise DataError(
             f"{path}: cannot be read as a ZIP archive ({error}); download it again"
         ) from None
+
+
+def own_members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Return the files of an archive, without what macOS adds to each."""
+    members = (member for member in archive.infolist() if not member.is_dir())
+    return [member for member in members if not member.filename.startswith("__MACOSX/")]
 
 
 def members_of(members: Sequence[zipfile.ZipInfo], lang: str) -> list[zipfile.ZipInfo]:

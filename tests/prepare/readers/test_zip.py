@@ -96,6 +96,7 @@ def table(separator: str) -> bytes:
         ({"2.tmx": tmx(pairs(60)[30:]), "1.tmx": tmx(pairs(60)[:30]), "about": b"a"}, "x.zip"),
         ({"a.tsv": table("\t"), "_about.txt": b"about"}, "x.zip"),
         ({"a.csv.gz": gzip.compress(table(","))}, "x.zip"),
+        ({"a.tsv": table("\t"), "__MACOSX/._a.tsv": b"\0"}, "x.zip"),
         ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, "x.zip:a.tsv"),
         ({"deu.txt": table("\t").partition(b"\n")[2], "_about.txt": b"a\n"}, "x.zip:1,2"),
     ],
