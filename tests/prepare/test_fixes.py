@@ -184,6 +184,6 @@ def test_the_tildes_of_hunalign_are_counted_and_taken_out(
     plain = job.prepare()
     said = capsys.readouterr().err
     assert re.search(r"lf\.en: 60 of 60 lines have the ~~~ .*; --fix hunalign", said)
-    assert pairs_in(plain) == lines and "lf.de" not in said
+    assert pairs_in(plain) == lines and not re.search(r"lf\.de: .* hunalign", said)
     fixed = job.but(out=tmp_path / "fixed", fix=("hunalign",)).prepare()
     assert pairs_in(fixed) == [(src.replace(" ~~~ ", " "), tgt) for src, tgt in lines]
