@@ -104,6 +104,12 @@ def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str
         ]
         if len(side.lines) >= _FEWEST_LINES and np.median(side.letters) == 0:
             warnings.append(f"{path}: most lines have no letters; is it the text that you mean?")
+        warnings += [
+            f"{path}: {unit} {pairs.block.line_number(row):,} is the canary of a test set, which "
+            "asks not to be trained on; take it out"
+            for row, line in enumerate(side.lines)
+            if "canary guid" in line.casefold()
+        ]
     both = " and ".join(names)
     looks = [_other_language(side, lang) for _, side, lang in sides]
     own = [_language(lang) for lang in langs]

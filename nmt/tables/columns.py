@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
 _SHOWN_CELLS, _SHOWN_LETTERS = 12, 30
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")  # of text_en and sourceString
 _TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
@@ -85,7 +86,8 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     cells = ["".join(first[int(column) - 1 :][:1]) for column in request.columns]
     sides = (_TEXT, _TEXT) if request.is_one_side else _SIDES
     for cell, lang, names in zip(cells, langs, sides, strict=True):
-        if _folded(cell) not in names and not names_language(cell, lang):
+        parts = [cell, *([] if " " in cell else _PART.findall(cell))]
+        if not any(_folded(part) in names or names_language(part, lang) for part in parts):
             return 0
     shown = printable(" | ".join(cells))
     console.notice(f"{request.file}: its first row is a header, {shown}, and is left out")

@@ -82,6 +82,7 @@ CUT = "t.en .* subwords"
         (EN, RU, "en am", "t.de .* am$"),
         (EN, EN, "en deu_Latn", "t.de .* en, .* deu_Latn"),
         ([line.replace("house", "ho@@ use") for line in EN], DE, "en de", rf"{CUT} .*@@\)"),
+        (EN, [*DE[:-1], "CANARY GUID 1-2"], "en de", "t.de: line 301 is the canary"),
         ([f"<bos> {line}" for line in EN], DE, "en de", "t.en: 300 of 300 lines .*<bos>"),
         (EN, [f"{line} ###" for line in DE], "en de", "t.de: 300 of 300 lines .*###"),
         ([f"{line} ." for line in EN], [f"{line} 。" for line in DE], "en de", None),

@@ -43,6 +43,9 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         ("My words;\n;\nEN;de\na;x\n", ":en,DE", [("a", "x")]),
         (" English ,VELU\na,x\n", ":English,Velu", [("a", "x")]),
         ("SRC,Target\na,x\n", ":1,2", [("a", "x")]),
+        ("text_en,DE_text\na,x\n", ":1,2", [("a", "x")]),
+        ("sourceString,targetString\na,x\n", ":1,2", [("a", "x")]),
+        ("Open source,target_x y\na,x\n", ":1,2", [("Open source", "target_x y"), ("a", "x")]),
         ("n;German;English\n1;x;a\n", ":3,2", [("a", "x")]),
     ],
 )
