@@ -158,13 +158,16 @@ class HeldOut:
     def far_half(self) -> list[int]:
         """Return the half of the lines, counted from 0, that is farther from train; [] if unknown.
 
-        Of lines with the same overlap, the first ones count as farther.
+        Of lines with the same overlap, the first ones count as farther. A line that is blank on
+        both sides ends a document, and is in neither half.
         """
         if self.overlaps is None:
             return []
         shares = list(map(float, read_file(self.overlaps).split()))
-        nearest_last = sorted(range(len(shares)), key=lambda line: shares[line])
-        return sorted(nearest_last[: len(shares) // 2])
+        texts = ("".join(pair).strip() for pair in zip(*self.lines(), strict=True))
+        pairs = [line for line, text in enumerate(texts) if text]
+        nearest_last = sorted(pairs, key=lambda line: shares[line])
+        return sorted(nearest_last[: len(pairs) // 2])
 
 
 @dataclass(frozen=True)

@@ -276,9 +276,12 @@ class HeldOutLines:
         by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=most)
         return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
 
-    def compare(self, side: TextSide, rows: Rows) -> tuple[Overlaps, Overlaps]:
+    def compare(
+        self, side: TextSide, rows: Rows, *, least: float = 0.0
+    ) -> tuple[Overlaps, Overlaps]:
         """Compare some lines of train with all these lines.
 
+        least: the shorter line counts as at least this share of the longer one.
         Returns the largest overlap of each line of train, (rows,), and of each of these: (lines,).
         """
         of_rows = np.zeros(len(side.lines), np.int16)
@@ -289,16 +292,15 @@ class HeldOutLines:
             is_asked = np.isin(which, rows)
             which, lines = which[is_asked], lines[is_asked]
             ones, others = [side.lines[row] for row in which], [self.lines[line] for line in lines]
-            counts = _shared_grams(ones, others)
-            np.maximum.at(of_rows, which, _shares(*counts))
-            np.maximum.at(of_lines, lines, _shares(*counts, least=LEAST_LENGTH))
+            overlaps = line_overlaps(ones, others, least=least)
+            np.maximum.at(of_rows, which, overlaps)
+            np.maximum.at(of_lines, lines, overlaps)
             compared = rows[np.argsort(side.lengths[rows], kind="stable")[:_SHORTEST]]
         step = max(1, _CHUNK // len(self.lines))
         for chunk in (compared[n : n + step] for n in range(0, len(compared), step)):
-            counts = *self._table([side.lines[row] for row in chunk]), self.sizes
-            of_rows[chunk] = np.maximum(of_rows[chunk], _shares(*counts).max(1))
-            near = _shares(*counts, least=LEAST_LENGTH)
-            of_lines = np.maximum(of_lines, near.max(0))
+            table = self._table([side.lines[row] for row in chunk], least=least)
+            of_rows[chunk] = np.maximum(of_rows[chunk], table.max(1))
+            of_lines = np.maximum(of_lines, table.max(0))
         return of_rows[rows], of_lines
 
     def _may_be_near(self, by_run: _Index, side: TextSide) -> tuple[Rows, Rows]:
@@ -315,17 +317,14 @@ class HeldOutLines:
         may_be = step * shared >= least
         return found_rows[may_be], lines[may_be]
 
-    def _table(self, lines: Sequence[str]) -> tuple[Counts, Counts]:
-        """Return how many 4-grams each of some lines shares with each of these, and has itself.
-
-        The shapes are (len(lines), lines) and (len(lines), 1).
-        """
+    def _table(self, lines: Sequence[str], *, least: float) -> Overlaps:
+        """Return the overlap of each of some lines with each of these: (len(lines), lines)."""
         rows, hashes = _grams(lines)
         which, own = self.by_gram.find(hashes)
         shape = len(lines), len(self.lines)
         shared = np.bincount(rows[which] * shape[1] + own, minlength=shape[0] * shape[1])
         sizes = np.bincount(rows, minlength=len(lines))
-        return shared.reshape(shape), sizes[:, None]
+        return _shares(shared.reshape(shape), sizes[:, None], self.sizes, least=least)
 
 
 @dataclass(frozen=True)
@@ -364,18 +363,13 @@ def line_overlaps(ones: Sequence[str], others: Sequence[str], *, least: float = 
 
     least: the shorter line counts as at least this share of the longer one.
     """
-    return _shares(*_shared_grams(ones, others), least=least)
-
-
-def _shared_grams(ones: Sequence[str], others: Sequence[str]) -> tuple[Counts, Counts, Counts]:
-    """Return how many 4-grams each line shares with the other one at its place, and both have."""
     keys = [rows << 32 | hashes for rows, hashes in map(_grams, (ones, others))]
     shared = np.intersect1d(keys[0], keys[1], assume_unique=True)
-    both, own, other = (np.bincount(one >> 32, minlength=len(ones)) for one in (shared, *keys))
-    return both, own, other
+    counts = (np.bincount(found >> 32, minlength=len(ones)) for found in (shared, *keys))
+    return _shares(*counts, least=least)
 
 
-def _shares(shared: Counts, sizes: Counts, other_sizes: Counts, *, least: float = 0.0) -> Overlaps:
+def _shares(shared: Counts, sizes: Counts, other_sizes: Counts, *, least: float) -> Overlaps:
     """Return overlaps of lines, given their numbers of 4-grams and of those that they share."""
     # A division of integers would take five times as long.
     ones, others = (np.maximum(each, 1).astype(np.float32) for each in (sizes, other_sizes))

@@ -13,7 +13,7 @@ from nmt.data.shards import Lengths
 from nmt.prepare.block import KEPT, Counts, Mask, Overlaps, Pairs, Rows, Verdicts
 from nmt.prepare.characters import CONTROL, letters_by_script
 from nmt.prepare.cleaning_options import RATIO_FREE_CHARACTERS, RULES, CleaningOptions
-from nmt.prepare.duplicates import NEAR_COPY, HeldOutLines, OverlapKeys, pair_keys
+from nmt.prepare.duplicates import LEAST_LENGTH, NEAR_COPY, HeldOutLines, OverlapKeys, pair_keys
 from nmt.prepare.language_id import LanguageIdentifier
 
 CODES = {rule: code for code, rule in enumerate(RULES, start=1)}
@@ -61,7 +61,9 @@ class Filters:
         nearest = np.zeros(self.held_out_count, np.int16)
         for side, lang in zip(pairs.sides, pairs.block.langs, strict=True):
             if (lines := self.held_out_lines.get(lang)) is not None:
-                np.maximum.at(nearest, lines.pairs, lines.compare(side, rows)[1])
+                np.maximum.at(
+                    nearest, lines.pairs, lines.compare(side, rows, least=LEAST_LENGTH)[1]
+                )
         return nearest
 
 

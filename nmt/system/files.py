@@ -266,12 +266,10 @@ def open_file(path: Path) -> io.BufferedReader:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DataError(f"{path}: not a file, but a folder, a pipe or a device")
-    file = os.fdopen(descriptor, "rb")
-    try:
+    with contextlib.ExitStack() as closing:
+        file = closing.enter_context(os.fdopen(descriptor, "rb"))
         refuse_pointer(path, file.peek(len(_LFS_POINTER)))
-    except BaseException:
-        file.close()
-        raise
+        closing.pop_all()  # it is right, and stays open
     return file
 
 

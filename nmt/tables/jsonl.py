@@ -50,7 +50,7 @@ class JsonLines(Table):
         listed = list(names)
         choice = RowChoice.find(request, listed, lambda name: [_cell(one, name) for one in entries])
         places = [place for place, name in enumerate(listed) if name in strings]
-        src, tgt = (listed[at] for at in chosen_columns(request, listed, places, choice))
+        src, tgt = (listed[place] for place in chosen_columns(request, listed, places, choice))
         return replace(table, columns=(src, tgt), choice=choice and choice.for_columns(src, tgt))
 
     def rows(self, advance: Advance) -> Iterator[Row]:

@@ -96,15 +96,15 @@ def _columns(path: Path) -> list[_Column]:
     columns = list[_Column]()
     waiting: list[tuple[tuple[str, ...], Any]]
     waiting = [((field.name,), field.type) for field in file.schema_arrow]
-    for at, kind in waiting:
-        columns.append(_Column(at, str(kind)))
+    for parts, kind in waiting:
+        columns.append(_Column(parts, str(kind)))
         is_structure = str(kind).startswith("struct")
         fields = [kind.field(n) for n in range(kind.num_fields)] if is_structure else []
-        waiting += [((*at, field.name), field.type) for field in fields]
+        waiting += [((*parts, field.name), field.type) for field in fields]
         if {field.name for field in fields} == _LISTS:
-            (cells,) = next(_batches(path, [_Column(at, "")]), [[]])
+            (cells,) = next(_batches(path, [_Column(parts, "")]), [[]])
             langs = dict.fromkeys(lang for cell in cells for lang in by_language(cell or {}))
-            columns += [_Column(at, "string", lang) for lang in langs]
+            columns += [_Column(parts, "string", lang) for lang in langs]
     return columns
 
 

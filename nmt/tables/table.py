@@ -73,7 +73,7 @@ class CellTable(Table):
         for cells in self._cells(advance):
             size, left_out = len(cells), ""
             if choice is not None:
-                told = (cells[at] if at < size else b"" for at in self.places.choice_places)
+                told = (cells[n] if n < size else b"" for n in self.places.choice_places)
                 left_out = choice.reason_against([*told])
             is_whole = src < size > tgt and (size <= most or not any(cells[most:]))
             if is_whole and _NULL not in (cells[src], cells[tgt]):

@@ -473,13 +473,15 @@ def test_held_out_text_that_flatters_is_warned_of(
 @pytest.mark.usefixtures("small_blocks")
 def test_a_data_folder_tells_how_near_its_test_set_is_to_train(job: Job, tmp_path: Path) -> None:
     train = [*SOME, ("kept out of all", "bleibt"), ("bad \x07 line", "zurück")]
-    test = [SOME[0], ("Kept out of all, it is", "x"), ("bad line", "zurueck"), ("", ""), ("q", "w")]
+    long = "Kept out of all, if it is what we want today"  # 30 4-grams, 9 of a line in train
+    test = [SOME[0], ("Kept out of all, it is", "x"), (long, "y"), ("bad line", "zurueck")]
+    test += [("", ""), ("q", "w")]
     texts = {"train": (write(tmp_path, "m", train),), "test": (write(tmp_path, "t", test),)}
     folder = job.but(**texts, documents=True, vocab_size=310).prepare()
     (split,) = folder.info.tests
     shares = (folder.path / split.overlaps[0].name).read_text().split()
     # The line with a control character is in no shard: "badl", "adli", "dlin", "line" is new.
-    assert shares == ["1.0000", "1.0000", "0.0000", "0.0000", "0.0000"]
-    assert split.corpora[0].overlap == OverlapRecord(same=1, near=1, median=0.5)
+    assert shares == ["1.0000", "1.0000", "0.6000", "0.0000", "0.0000", "0.0000"]
+    assert split.corpora[0].overlap == OverlapRecord(same=1, near=1, median=0.6)
     (text,) = folder.texts(split)
-    assert text.far_half() == [2, 3]
+    assert text.far_half() == [3, 5]  # 4 ends a document
