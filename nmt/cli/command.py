@@ -10,6 +10,7 @@ import os
 import resource
 import select
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import NoReturn
@@ -26,8 +27,12 @@ def run(main: Callable[[], int | None]) -> NoReturn:
 
 
 def finish(status: int) -> NoReturn:
-    """Exit, and let no signal change the status any more."""
+    """Exit, and let nothing change the status any more. The streams are flushed."""
     program.ignore_signals()
+    # While Python ends, it ends each daemon thread that comes back from C++. If that is torch, such
+    # as its store, which a rank's signs of life use, C++ then aborts the process with SIGABRT.
+    if any(thread.daemon for thread in threading.enumerate()):
+        os._exit(status)
     sys.exit(status)
 
 

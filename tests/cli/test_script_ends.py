@@ -70,3 +70,24 @@ def test_a_reader_of_another_pipe_that_leaves_is_a_failure(closed: str) -> None:
     shell = f"{shlex.join([sys.executable, '-c', script])} {closed}"
     done = subprocess.run(shell, shell=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"nmt: error: fifo: Broken pipe\n")
+
+
+def test_a_thread_that_is_inside_torch_at_the_end_does_not_abort_the_process() -> None:
+    script = (
+        "import threading\n"
+        "from torch.distributed import TCPStore\n"
+        "from nmt.cli.command import run\n"
+        "def main():\n"
+        "    store = TCPStore('127.0.0.1', 0, is_master=True)\n"
+        "    inside = threading.Event()\n"
+        "    def use():\n"
+        "        while True:\n"
+        "            store.set('key', 'value')\n"
+        "            inside.set()\n"
+        "    threading.Thread(target=use, daemon=True).start()\n"
+        "    inside.wait()\n"
+        "    print('done')\n"
+        "run(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")
