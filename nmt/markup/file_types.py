@@ -29,6 +29,7 @@ _LONGEST_LINE = 1_000  # characters of one that are looked at
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 _TAKE_OUT = "take its texts out into a .po or .xlf file"
+_BY_TOOLKIT = "make a .po file with {} of the Translate Toolkit"
 
 _STRING = r'"(?>(?:[^"\\\n]|\\.)*)"'
 _PROLOG = (
@@ -140,6 +141,25 @@ TYPES = (
         r"\s*+<(?i:src|ref|tst|hyp)set\s",
         way="write its text to a file, one segment on each line",
     ),
+    FileType("USFM", (".usfm", ".sfm"), r"\s*+\\id\s++[A-Z0-9]{3}\b", way=_TAKE_OUT),
+    FileType("a script of Ren'Py", (".rpy",), way=_TAKE_OUT),
+    FileType("a resource script", (".rc",), way=_BY_TOOLKIT.format("rc2po")),
+    FileType("a DTD", (".dtd",), _PROLOG + r"<!ENTITY\s", way=_BY_TOOLKIT.format("dtd2po")),
+    FileType("a calendar", (".ics",), "BEGIN:VCALENDAR\\b", way=_BY_TOOLKIT.format("ical2po")),
+    FileType("an address book", (".vcf",), "BEGIN:VCARD\\b", way=_TAKE_OUT),
+    FileType(
+        "a bibliography",
+        (".bib", ".ris"),
+        r"(?>(?:\s++|%[^\n]*+\n)*)@\w++\s*+\{\s*+[^\s,{}]++,|\s*+TY  - [A-Z]{2,6}\s",
+        way=_TAKE_OUT,
+    ),
+    FileType(
+        "an e-mail",
+        (".eml", ".mbox"),
+        r"(?>(?:From |[A-Za-z][\w-]*+:)[^\n]*+\n(?:[ \t][^\n]*+\n)*){1,99}?"
+        r"(?i:MIME-Version|Message-ID):\s",
+        way="save its text by itself, as .txt or .html",
+    ),
     FileType(
         "an Office document or e-book",
         (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub"),
@@ -182,6 +202,19 @@ _LINE_KINDS = (
         re.compile(
             r"\A(?:-?[A-Za-z][\w.-]{0,100} ?= ?(?:\S|\Z)|[a-z_][\w.-]{0,100}:(?: +\S|\Z)"
             r"|\s+(?:\.[\w-]{1,50} =|\*?\[[\w-]{1,50}\] |[{}]))"
+        ),
+        _TAKE_OUT,
+    ),
+    (
+        "markers or code",
+        re.compile(
+            r"\A\s*(?:\\\+?[a-z]{1,20}\d?\*?(?:[\s{[]|\Z)|//|/\*|\s\*/?(?:\s|\Z)"
+            r"|[])}]*[;,({]*\Z|[])}]\w*\W*\Z"
+            r"|(?:export|const|let|var|def|class|return|package|using|@\w+)\b.*[;:{(]\Z"
+            r"|(?:from [\w.]+ )?import [\w.*, {}'\"@/-]+(?: from .*)?;?\Z"
+            r"|[A-Z][A-Z0-9_]{2,}(?:\s+L?\"|\s*\Z|\s.*\b[A-Z]+_[A-Z])"
+            r"|[\w.]+\(|[\w.\"'-]+\s?[=:]\s?[\"'`{[])"
+            r"|\{\Z|[])}\"'];\Z|\s(?:[-+=!:<>|&]?=|[=-]>|&&|\|\|)\s|\A\s+(?:\w+\s)*\".*\":?\Z"
         ),
         _TAKE_OUT,
     ),
