@@ -46,6 +46,7 @@ def prepare(
     OUT/rejects.txt lists the dropped pairs by rule, with examples.
     """
     from nmt.data.vocabulary import Vocabulary
+    from nmt.interchange.importers.bpe_codes import read_codes
     from nmt.models.model_file import read_vocabularies
     from nmt.prepare.prepare import dry_run as try_rules
     from nmt.prepare.prepare import prepare as run
@@ -54,7 +55,8 @@ def prepare(
 
     vocabularies, languages = list[Vocabulary](), None
     for path in options.vocab:
-        of_file, languages = read_vocabularies(path)
+        codes = read_codes(path)
+        of_file, languages = ((codes,), None) if codes else read_vocabularies(path)
         if languages is not None and len(options.vocab) > 1:
             raise UsageError(f"--vocab {path} is a model of several languages; give it alone")
         vocabularies += of_file

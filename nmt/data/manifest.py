@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.moses import Moses, moses_rules
+from nmt.data.moses import STEPS, Moses, moses_rules
 from nmt.errors import DataError
 from nmt.system.files import parse_json, read_file
 
@@ -199,11 +199,9 @@ class DatasetInfo:
 
     @property
     def moses(self) -> tuple[Moses | None, Moses | None]:
-        return moses_rules(
-            self.langs,
-            normalize=bool(self.settings["moses_normalize"]),
-            tokenize=bool(self.settings["moses_tokenize"]),
-        )
+        # Folders that were prepared earlier have the first two steps only.
+        steps = [step for step in STEPS if self.settings.get(f"moses_{step}")]
+        return moses_rules(self.langs, steps)
 
     @property
     def reads_annotations(self) -> bool:

@@ -8,7 +8,7 @@ back changed. `prepare` tries it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -21,6 +21,9 @@ from nmt.data.languages import primary_language
 _PROTECTED = [r"<[^\s<>]+>"]
 _MOST_PROTECTED = 1_000  # in a line; sacremoses refuses more
 
+STEPS = ("normalize", "tokenize", "escape", "aggressive", "lowercase")
+"""What Moses' scripts may do to a line, in the order of the fields of `Moses`."""
+
 
 @dataclass(frozen=True)
 class Moses:
@@ -29,6 +32,14 @@ class Moses:
     lang: str
     normalize: bool  # normalise quotes, dashes and spaces; not undone
     tokenize: bool  # separate punctuation from words; undone in translations
+    escape: bool = False  # & < > ' " [ ] | as entities; undone, as is the next
+    aggressive: bool = False  # a hyphen between letters becomes a word, `@-@`
+    lowercase: bool = False  # not undone
+
+    @property
+    def steps(self) -> list[str]:
+        """What these rules do, by the names of `STEPS`."""
+        return [step for step in STEPS if getattr(self, step)]
 
     def apply(self, line: str) -> str:
         """Return a line as the vocabulary sees it."""
@@ -37,15 +48,19 @@ class Moses:
         if self.tokenize:
             protected = _PROTECTED if line.count("<") < _MOST_PROTECTED else None
             line = _tool("MosesTokenizer", self.lang).tokenize(
-                line, return_str=True, escape=False, protected_patterns=protected
+                line,
+                aggressive_dash_splits=self.aggressive,
+                return_str=True,
+                escape=self.escape,
+                protected_patterns=protected,
             )
-        return line
+        return line.lower() if self.lowercase else line
 
     def undo(self, line: str) -> str:
         """Return a line as people write it."""
         if self.tokenize:
             detokenizer = _tool("MosesDetokenizer", self.lang)
-            line = detokenizer.detokenize(line.split(" "), unescape=False)
+            line = detokenizer.detokenize(line.split(" "), unescape=self.escape)
         return line
 
     def round_trip(self, line: str) -> tuple[str, str]:
@@ -85,13 +100,12 @@ def has_moses_rules(lang: str) -> bool:
     return primary_language(lang) in NonbreakingPrefixes().available_langs.values()
 
 
-def moses_rules(
-    langs: tuple[str, str], *, normalize: bool, tokenize: bool
-) -> tuple[Moses | None, Moses | None]:
-    """Return the Moses rules for source and target lines, None for none."""
-    if not (normalize or tokenize):
+def moses_rules(langs: tuple[str, str], steps: Container[str]) -> tuple[Moses | None, Moses | None]:
+    """Return the Moses rules for source and target lines, None for no step."""
+    done = [step in steps for step in STEPS]
+    if not any(done):
         return None, None
-    src, tgt = (Moses(lang, normalize, tokenize) for lang in langs)
+    src, tgt = (Moses(lang, *done) for lang in langs)
     return src, tgt
 
 

@@ -51,7 +51,7 @@ _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _NAME, _CHARSMAP = 1, 2
 _TEXT, _SCORE, _KIND = 1, 2, 3
 _MODEL_TYPE, _BPE = 3, 2
-_VOCAB_SIZE = 4
+_VOCAB_SIZE, _SUFFIX_SPACE, _BYTE_FALLBACK = 4, 24, 35
 _IDS = {40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
 _TEXTS = {45: UNK_ID, 46: BOS_ID, 47: EOS_ID, 48: PAD_ID}
 
@@ -131,6 +131,15 @@ class PieceModel:
         texts = [piece.text for piece in self.pieces]
         end = texts.index(READ_AS_UNK) if READ_AS_UNK in texts else len(texts)
         return self._with((*self.pieces[:end], *added, *self.pieces[end:]))
+
+    def marking_word_ends(self, *, covers_all_text: bool) -> PieceModel:
+        """Return the model with `▁` behind a word, not before it, and with or without bytes."""
+        fields = _number(_SUFFIX_SPACE, True) + _number(_BYTE_FALLBACK, covers_all_text)
+        return self._with(self.pieces, fields)
+
+    def with_only(self, pieces: Sequence[Piece]) -> PieceModel:
+        """Return the model with these pieces, by id."""
+        return self._with(tuple(pieces))
 
     def padded(self, multiple: int) -> PieceModel:
         """Return the model with UNUSED pieces at the end, up to a multiple of this number."""

@@ -74,6 +74,8 @@ _REPLACED = re.compile(f"[{MODIFIERS}{min(_LETTER_OF)}-{max(_LETTER_OF)}]")
 _IDENTITY = "identity"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000
+_SPACE = "\u2581"
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _SILENT = 9  # above the highest level of SentencePiece's log
 _TOO_LARGE = re.compile(r"Vocabulary size too high \((\d+)\).*<= (\d+)")
 _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
@@ -132,7 +134,7 @@ class Vocabulary:
         self.model = model
         self.moses = moses
         self._processor = processor
-        self._tokens: list[str] = tokens
+        self.pieces: list[str] = tokens
         # One call for all ids: SentencePiece takes longer to be asked than to answer.
         ids_of = {piece: id_ for id_, piece in enumerate(tokens)}
         is_unused = processor.is_unused(list(range(len(tokens))))
@@ -164,7 +166,7 @@ class Vocabulary:
 
     def has_ids_of(self, other: Vocabulary) -> bool:
         """Whether each id is the same piece in another vocabulary, so that they can share rows."""
-        both = (self._tokens, other._tokens)
+        both = (self.pieces, other.pieces)
         mine, theirs = ([piece.removeprefix(STRANGE) for piece in tokens] for tokens in both)
         return mine == theirs
 
@@ -219,7 +221,7 @@ class Vocabulary:
         added = re.compile(f"({'|'.join(map(re.escape, sorted(self._added, reverse=True)))})")
         parts = list(map(added.split, prepared))  # text, token, text, ...
         ids = iter(self.segmented([text for line in parts for text in line[::2]]))
-        space = [self._processor.piece_to_id("\u2581")] * self.has_control(ADDED_WITH_SPACE)
+        space = [self._processor.piece_to_id(_SPACE)] * self.has_control(ADDED_WITH_SPACE)
         rows = []
         for line in parts:
             row: list[int] = []
@@ -246,7 +248,7 @@ class Vocabulary:
                 self._with_others(line) if UNK_ID in row else row
                 for line, row in zip(prepared, ids, strict=True)
             ]
-        if self.known < len(self._tokens):
+        if self.known < len(self.pieces):
             ids = [[id_ if id_ < self.known else UNK_ID for id_ in row] for row in ids]
         return ids
 
@@ -284,24 +286,50 @@ class Vocabulary:
         rows = [list(map(int, row)) for row in ids]
         decode, is_many = self._processor.decode, len(rows) >= _MANY_LINES
         lines: list[str] = decode(rows, num_threads=1) if is_many else list(map(decode, rows))
+        if self.marks_word_ends:
+            lines = [line.removesuffix(" ") for line in lines]
         return list(map(self.moses.undo, lines)) if self.moses else lines
 
     def joins_pieces_of(self, other: Vocabulary) -> bool:
         """Whether this SentencePiece model joins the other's pieces alike, if ▁ becomes a space."""
         barred = set(other.barred_ids)
-        pieces = [["a", piece] for id_, piece in enumerate(other._tokens) if id_ not in barred]
+        pieces = [["a", piece] for id_, piece in enumerate(other.pieces) if id_ not in barred]
         mine, theirs = (one._processor.decode_pieces(pieces) for one in (self, other))
-        return [text.replace("\u2581", " ") for text in mine] == [
-            text.replace("\u2581", " ") for text in theirs
+        return [text.replace(_SPACE, " ") for text in mine] == [
+            text.replace(_SPACE, " ") for text in theirs
         ]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each id in SentencePiece's form, with `▁` for a space."""
-        return [self._tokens[i] for i in ids]
+        """Return the tokens of a text in SentencePiece's usual form, with `▁` for a space before.
+
+        A model of BPE codes has its mark behind words: its `d▁ u nd▁` is returned as `▁d ▁u nd`.
+        """
+        pieces = [self.pieces[i] for i in ids]
+        return self._with_starts(pieces) if self.marks_word_ends else pieces
+
+    def _with_starts(self, pieces: Sequence[str]) -> list[str]:
+        tokens = list[str]()
+        starts = True
+        for piece in pieces:
+            is_text = piece not in self._controls and not _BYTE.fullmatch(piece)
+            if is_text:
+                tokens.append(starts * _SPACE + piece.removesuffix(_SPACE))
+                starts = piece.endswith(_SPACE)
+            else:  # it has no place for a mark
+                if starts and tokens:
+                    tokens[-1] += _SPACE
+                tokens.append(piece)
+                starts = False
+        return tokens
+
+    @cached_property
+    def marks_word_ends(self) -> bool:
+        """Whether pieces have `▁` for the space behind a word, as those of BPE codes."""
+        return self.normalized("a").endswith(_SPACE)
 
     def has_piece(self, text: str) -> bool:
         """Whether there is a piece of any kind with this text."""
-        return text in self._tokens
+        return text in self.pieces
 
     def has_control(self, piece: str) -> bool:
         """Whether there is a control piece, such as a language token."""
@@ -318,12 +346,12 @@ class Vocabulary:
             return True
         symbol = compose(symbol) if self.composes else symbol
         pieces = self.tokens(self.encode_text([symbol])[0])
-        return "".join(pieces).removeprefix("\u2581") == symbol and len(pieces) <= 2
+        return "".join(pieces).removeprefix(_SPACE) == symbol and len(pieces) <= 2
 
     @cached_property
     def word_edges(self) -> WordEdges:
         """Which tokens begin or end inside a word."""
-        return WordEdges.of_pieces(self._tokens)
+        return WordEdges.of_pieces(self.pieces)
 
     def merges(self) -> list[tuple[int, int]]:
         """Return the two tokens of each token's last merge, (-1, -1) for tokens without one.
@@ -340,7 +368,7 @@ class Vocabulary:
         return [_last_merge(processor.id_to_piece(token), scores) for token in range(len(self))]
 
     def _is_barred(self, token_id: int) -> bool:
-        piece = self._tokens[token_id]
+        piece = self.pieces[token_id]
         if token_id == UNK_ID or piece in self._controls:
             return True
         if piece.startswith(STRANGE) and self._processor.is_unused(token_id):

@@ -104,8 +104,7 @@ def duties_of_others(card: ModelCard) -> list[str]:
     """Return what another program must do besides SentencePiece's segmentation and search."""
     duties = []
     if (rules := card.src_vocabulary.moses) is not None:
-        steps = ("normalize", rules.normalize), ("tokenize", rules.tokenize)
-        done = " and ".join(step for step, is_done in steps if is_done)
+        done = " and ".join(rules.steps)
         duties.append(f"{done} sources as Moses' scripts do, and undo that in translations")
     if card.src_vocabulary.has_added_tokens:
         duties.append("split the added tokens off from each source before segmenting its text")
@@ -193,7 +192,7 @@ def _specification(model: Transformer, card: ModelCard, positions: int) -> Any:
     spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
     spec.decoder.projection.bias = _bias(model, card.tgt_vocabulary)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
-    src, tgt = (vocabulary.tokens(range(len(vocabulary))) for vocabulary in vocabularies)
+    src, tgt = (vocabulary.pieces for vocabulary in vocabularies)
     spec.register_source_vocabulary(_names_of_sources(src, card.src_vocabulary.known))
     spec.register_target_vocabulary(tgt)
     spec.config.add_source_eos = True

@@ -30,8 +30,8 @@ def not_segmented(vocabulary: Vocabulary) -> str | None:
     """Return what a vocabulary does to text besides SentencePiece's segmentation, and advice."""
     if vocabulary.moses is not None:
         return (
-            "the Moses preprocessing of its vocabulary; prepare the data without "
-            f"--moses-normalize and --moses-tokenize, or {TAKE_CTRANSLATE2}"
+            "the Moses preprocessing of its vocabulary; prepare the data without --moses options, "
+            f"or {TAKE_CTRANSLATE2}"
         )
     if vocabulary.has_added_tokens:
         return f"the tokens that were added to its vocabulary; {TAKE_CTRANSLATE2}"

@@ -205,7 +205,7 @@ def _ids(vocabulary: Vocabulary, languages: LanguageTokens | None = None) -> dic
 
     languages: tokens that begin a source, which the tokenizer only reads as `>>fra<<`.
     """
-    pieces = vocabulary.tokens(range(vocabulary.known))
+    pieces = vocabulary.pieces[: vocabulary.known]
     if languages is not None:
         tags = {piece: language_tag(code) for code, piece in languages.pieces.items()}
         pieces = [tags.get(piece, piece) for piece in pieces]

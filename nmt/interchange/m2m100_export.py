@@ -75,8 +75,8 @@ def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any
     }
     generation = dict(special)
     if (lang := pieces["tgt_lang"]) is not None:  # else `generate` needs it
-        tokens = card.src_vocabulary.tokens(row_ids(card))
-        generation["forced_bos_token_id"] = tokens.index(lang)
+        pieces_of_rows = [card.src_vocabulary.pieces[id_] for id_ in row_ids(card)]
+        generation["forced_bos_token_id"] = pieces_of_rows.index(lang)
     return {CONFIG: config, TOKENIZER: tokenizer, GENERATION: generation, ALL_IDS: _tokenizer(card)}
 
 
@@ -88,7 +88,7 @@ def row_ids(card: ModelCard) -> list[int]:
 def _tokenizer(card: ModelCard) -> dict[str, Any]:
     """Return `tokenizer.json`: byte-pair encoding as lists of pieces and merges."""
     pieces = PieceModel.read(card.src_vocabulary.model)
-    names = card.src_vocabulary.tokens(row_ids(card))
+    names = [card.src_vocabulary.pieces[id_] for id_ in row_ids(card)]
     ids = {name: id_ for id_, name in enumerate(names)}
     own = {name: pieces.own[name].score for name in names if name in pieces.own}
     special = [name for name in names if name not in own]

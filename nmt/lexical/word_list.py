@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _UTF_8 = Encoding.find("utf-8")
 _OPENING = ("(", "、", '"')  # a word may follow without a space
+_CLOSING = (".", ",", ")")  # and may stand behind it
 
 
 @dataclass(frozen=True)
@@ -203,3 +204,14 @@ def token_forms(vocabulary: Vocabulary, text: str) -> Iterator[tuple[int, ...]]:
             if written == WORD_START + sign:
                 yield tuple(ids[count:])
                 return
+
+
+def forms_before_sign(vocabulary: Vocabulary, text: str) -> Iterator[tuple[int, ...]]:
+    """Yield a phrase's tokens before a sign, if they differ from those before a space."""
+    if not vocabulary.marks_word_ends or vocabulary.moses is not None:
+        return
+    for sign in _CLOSING:
+        ids = vocabulary.encode_text([text + sign])[0]
+        tokens = vocabulary.tokens(ids)
+        if tokens[-1] == sign:
+            yield tuple(ids[:-1])

@@ -15,7 +15,7 @@ from nmt.config.model_config import AttentionHead, ModelConfig, TransformerConfi
 from nmt.config.recipes import model_config_from
 from nmt.data.language_tokens import OPTIONS, Langs, LanguageTokens, Wanted, check_only
 from nmt.data.manifest import FILE_NAME, build_value, read_info
-from nmt.data.moses import Moses
+from nmt.data.moses import STEPS, Moses
 from nmt.data.pieces import PieceModel
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, UsageError
@@ -119,7 +119,9 @@ def write_model(path: Path, card: ModelCard, weights: dict[str, Tensor]) -> None
     for name in ("config", "languages", "alignment_head"):
         header[name] = header[name] and dataclasses.asdict(header[name])
     rules = card.src_vocabulary.moses
-    header["moses"] = {"normalize": rules.normalize, "tokenize": rules.tokenize} if rules else {}
+    # Earlier releases read the first two only.
+    first = {"normalize": rules.normalize, "tokenize": rules.tokenize} if rules else {}
+    header["moses"] = first | dict.fromkeys(rules.steps if rules else (), True)
     write_tensors(path, tensors, header, kind=KIND, version=FORMAT_VERSION)
 
 
@@ -210,7 +212,7 @@ def _damaged(path: Path, name: str) -> DataError:
 
 def _read_vocabularies(file: TensorFile, header: dict[str, Any]) -> tuple[Vocabulary, Vocabulary]:
     rules = header["moses"]
-    if rules and rules.keys() != {"normalize", "tokenize"}:
+    if rules and not {"normalize", "tokenize"} <= rules.keys() <= {*STEPS}:
         raise _damaged(file.path, "moses")
 
     def read(name: str, lang: str) -> Vocabulary:

@@ -16,6 +16,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
+from nmt.data.moses import STEPS
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import TMX, ZIP, name_and_value, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
@@ -75,9 +76,9 @@ class PrepareOptions:
     )
     vocab: tuple[Path, ...] = value(
         (),
-        "Use the vocabulary of this model file, run folder, data folder or SentencePiece model "
-        "instead of learning one. Give two SentencePiece models for separate vocabularies: source, "
-        "then target.",
+        "Use the vocabulary of this model file, run folder, data folder, SentencePiece model or "
+        "BPE codes (subword-nmt, fastBPE) instead of learning one. Give two for separate "
+        "vocabularies: source, then target.",
         metavar="MODEL",
     )
     workers: str | None = value(
@@ -177,6 +178,17 @@ class PrepareOptions:
         "Apply Moses' tokeniser to all text. `nmt translate` will do the same to its input, and "
         "detokenise its output, as well as that can be done in the language.",
     )
+    moses_escape: bool = _vocabulary_value(
+        False,
+        "With --moses-tokenize: write & < > ' \" [ ] | as entities, as Moses' tokeniser does by "
+        "itself. It is undone in translations.",
+    )
+    moses_aggressive: bool = _vocabulary_value(
+        False, "With --moses-tokenize: split words at hyphens. It is undone in translations."
+    )
+    moses_lowercase: bool = _vocabulary_value(
+        False, "Write all text in lower case. Translations will be in lower case, too."
+    )
     character_coverage: float = _vocabulary_value(
         1.0,
         "Share of characters that become subwords. The others are written as bytes.",
@@ -256,14 +268,17 @@ class PrepareOptions:
             yield f"--src and --tgt are both {self.src_lang!r}"
         if len(self.valid) > 1:
             yield "--valid: give it once"
+        for step in ("escape", "aggressive"):
+            if step in self.moses_steps and not self.moses_tokenize:
+                yield f"--moses-{step} is a part of --moses-tokenize; add it"
         if self.temperature != 1:
             yield "--temperature is for several --pair; leave it out"
 
     def _problems_of_pairs(self) -> Iterator[str]:
         if self.src_lang or self.tgt_lang or self.train:
             yield "--pair names languages and training text; leave out --src, --tgt and --train"
-        if self.moses_normalize or self.moses_tokenize:
-            yield "--moses-normalize and --moses-tokenize are for one pair of languages; leave them"
+        for step in self.moses_steps[:1]:
+            yield f"--moses-{step} is for one pair of languages; leave it out"
         options = (("--pair", self.pair), ("--valid", self.valid), ("--test", self.test))
         for option, texts in options:
             for text in texts:
@@ -309,6 +324,10 @@ class PrepareOptions:
                 yield f"{option} {text}: every vocabulary has {word} already; choose another word"
             elif option == "--tag" and self.moses_tokenize and not _MOSES_TAG.fullmatch(word):
                 yield f"--tag {text}: with --moses-tokenize it must be of the form <tag>"
+
+    @property
+    def moses_steps(self) -> list[str]:
+        return [step for step in STEPS if getattr(self, f"moses_{step}")]
 
     @property
     def lines_a_pair(self) -> int:

@@ -249,9 +249,7 @@ def _same(finished: DataFolder, settings: Mapping[str, Any], inputs: _Inputs) ->
 
 
 def _moses(options: PrepareOptions) -> MosesRules:
-    return moses_rules(
-        options.langs, normalize=options.moses_normalize, tokenize=options.moses_tokenize
-    )
+    return moses_rules(options.langs, options.moses_steps)
 
 
 def _check_text(inputs: _Inputs) -> None:

@@ -55,7 +55,7 @@ class CTranslate2Engine(Engine):
             raise UsageError("CTranslate2 can bar only the tokens that the export bars")
         usual = _BATCH_TOKENS if options.beam_size > 1 else _GREEDY_BATCH_TOKENS
         super().__init__(options, usual if batch_tokens is None else batch_tokens)
-        tgt = vocabularies[1].tokens(range(len(vocabularies[1])))
+        tgt = vocabularies[1].pieces
         self._src_tokens, self._tgt_ids = src_tokens, {token: i for i, token in enumerate(tgt)}
         self._pad = tgt[PAD_ID]
         self._first = [tgt[i] for i in options.first_ids]

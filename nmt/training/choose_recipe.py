@@ -158,6 +158,4 @@ def _preset_layers(preset: str, data: Path, init_from: Path | None) -> tuple[str
 def moses_options(card: ModelCard) -> str:
     """Return the options of `prepare` for the model's preprocessing."""
     rules = card.src_vocabulary.moses
-    if rules is None:
-        return ""
-    return " --moses-normalize" * rules.normalize + " --moses-tokenize" * rules.tokenize
+    return "".join(f" --moses-{step}" for step in rules.steps) if rules else ""

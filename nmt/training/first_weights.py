@@ -205,7 +205,7 @@ def _vocabulary(card: ModelCard, name: str) -> Vocabulary:
 def _rows_by_piece(vocabulary: Vocabulary) -> dict[str | int, int]:
     """Return the row of each piece; special pieces, whose names vary, go by their ids."""
     special = EOS_ID + 1
-    pieces = vocabulary.tokens(range(special, len(vocabulary)))
+    pieces = vocabulary.pieces[special:]
     return {id_: id_ for id_ in range(special)} | {
         piece: id_ for id_, piece in enumerate(pieces, start=special)
     }

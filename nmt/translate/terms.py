@@ -23,6 +23,7 @@ from nmt.lexical.word_list import (
     WordList,
     after_space,
     capitalised,
+    forms_before_sign,
     token_forms,
 )
 from nmt.markup.breaks import MarkedLines
@@ -130,6 +131,7 @@ class ForceTerms:
             forms[spaced] = None
             is_word = any(map(str.isalnum, target))  # a sign such as ! may follow anything
             (inner if is_word else forms).update(dict.fromkeys(others))
+            forms |= dict.fromkeys(forms_before_sign(vocabulary, target))
             if capitalised(target) != target:
                 starts[after_space(vocabulary, capitalised(target))] = None
         usable_forms, usable_starts, usable_inner = (

@@ -238,7 +238,7 @@ CASES = [
     ("export marian many out", 2, "cannot have several languages; take nmt export ctranslate2"),
     ("export argos many a.argosmodel", 2, "begin the pieces of each source with its target"),
     ("export argos many a.argosmodel", 2, "; take nmt export ctranslate2"),
-    ("export huggingface split out", 2, "without --moses-normalize and --moses-tokenize, or take"),
+    ("export huggingface split out", 2, "without --moses options, or take"),
     ("export ctranslate2 model out --src-name ' '", 2, "--src-name ' ': is not a name"),
     ("export marian model out --tgt-name A", 2, "--tgt-name has no meaning for marian"),
     # Translating.

@@ -46,11 +46,34 @@ def test_a_mark_after_a_space_is_torn(line: str, torn: str) -> None:
 
 
 def test_rules_are_for_each_language_by_its_code() -> None:
-    src, tgt = moses_rules(("pt_BR", "de"), normalize=False, tokenize=True)
+    src, tgt = moses_rules(("pt_BR", "de"), ["tokenize"])
     assert (src, tgt) == (Moses("pt_BR", False, True), Moses("de", False, True))
     assert src is not None
     assert src.apply("Olá, mundo!") == "Olá , mundo !"
-    assert moses_rules(("en", "de"), normalize=False, tokenize=False) == (None, None)
+    assert moses_rules(("en", "de"), []) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("lang", "steps", "expected", "returned"),
+    [
+        # As tokenizer.perl writes them: -no-escape, then by itself, with -a, and lowercase.perl.
+        ("en", ["tokenize"], "Ann-Lee 's [ A & B ]", "Ann-Lee's [A & B]"),
+        ("en", ["escape"], "Ann-Lee &apos;s &#91; A &amp; B &#93;", "Ann-Lee's [A & B]"),
+        ("en", ["aggressive"], "Ann @-@ Lee 's [ A & B ]", "Ann-Lee's [A & B]"),
+        ("en", ["escape", "lowercase"], "ann-lee &apos;s &#91; a &amp; b &#93;", "ann-lee's [a & b]"),
+    ],
+)
+def test_more_steps_of_moses_are_done_and_undone(
+    lang: str, steps: list[str], expected: str, returned: str
+) -> None:
+    rules, _ = moses_rules((lang, lang), ["tokenize", *steps])
+    assert rules is not None
+    tokens = rules.apply("Ann-Lee's [A & B]")
+    assert (tokens, rules.undo(tokens)) == (expected, returned)
+    assert rules.steps == list(dict.fromkeys(["tokenize", *steps]))
+    russian, _ = moses_rules(("ru", "ru"), ["tokenize", "lowercase"])
+    assert russian is not None
+    assert russian.apply("Да, ДА!") == "да , да !"
 
 
 @pytest.mark.parametrize("lang", ["de", "pt_BR", "EN-us", "deu_Latn", "xx"])

@@ -323,14 +323,16 @@ def test_the_vocabulary_is_learnt_by_the_weights_of_the_texts(job: Job, tmp_path
 def test_moses_rules_are_recorded_in_the_folder(job: Job, tmp_path: Path) -> None:
     lines = [(f"A {a}, {b}!", f"Ein {b}, {a}!") for a, b in pairs(40)]
     job = job.but(train=(write(tmp_path, "m", lines),))
-    folder = job.but(moses_tokenize=True, vocab_size=340).prepare()
+    steps = dict.fromkeys(("moses_tokenize", "moses_lowercase"), True)
+    folder = job.but(**steps, vocab_size=340).prepare()
     assert folder.joint
     # Nothing but the tokeniser takes the comma off its word in every line.
     tokens = folder.src_vocabulary.tokens(folder.train.src(3).tolist())
     assert "".join(tokens).count("\u2581,") == 1
-    assert pairs_in(folder) == lines
+    assert pairs_in(folder) == [(src.lower(), tgt.lower()) for src, tgt in lines]
     again = DataFolder.open(job.out)
-    assert again.tgt_vocabulary.moses == Moses("de", normalize=False, tokenize=True)
+    rules = Moses("de", normalize=False, tokenize=True, lowercase=True)
+    assert again.tgt_vocabulary.moses == rules
     assert again.valid_texts[0].src.read_text() == "".join(f"{src}\n" for src, _ in pairs(3))
 
 

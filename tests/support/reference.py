@@ -4,8 +4,10 @@ Each is written from its definition, in loops where that is plainest, and shares
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -235,3 +237,40 @@ class TableModel:
 
     def project(self, features: Tensor) -> Tensor:
         return features
+
+
+def learned_merges(words: Sequence[str], count: int, *, apart: bool = False) -> list[list[str]]:
+    """Byte-pair encoding of Sennrich et al. (2016), algorithm 1: the pairs in their order.
+
+    apart: whether the end of a word is a part of its own at first, as in version 0.1 of the codes.
+    """
+    rows, merges = [word_parts(word, apart=apart) for word in words], list[list[str]]()
+    while len(merges) < count:
+        counts = Counter(pair for row in rows for pair in pairwise(row))
+        _, pair = max((times, pair) for pair, times in counts.items())
+        merges.append(list(pair))
+        rows = [joined_everywhere(row, merges[-1]) for row in rows]
+    return merges
+
+
+def merged(word: str, merges: Sequence[Sequence[str]], *, apart: bool = False) -> list[str]:
+    """The parts of a word, with `</w>` at its end."""
+    parts = word_parts(word, apart=apart)
+    for pair in merges:
+        parts = joined_everywhere(parts, pair)
+    return parts
+
+
+def word_parts(word: str, *, apart: bool) -> list[str]:
+    return [*word, "</w>"] if apart else [*word[:-1], word[-1] + "</w>"]
+
+
+def joined_everywhere(parts: Sequence[str], pair: Sequence[str]) -> list[str]:
+    """The parts after each occurrence of a pair has become one, from left to right."""
+    joined = list[str]()
+    for part in parts:
+        if joined and [joined[-1], part] == list(pair):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined

@@ -98,7 +98,7 @@ def choose_languages(
     """Return the languages that the user chooses, or else the folder, or "" (UsageError)."""
     assert model.languages is not None
     named: dict[str, tuple[str, str]] = {}  # by side: the language, and where it is from
-    pieces = model.tgt.vocabularies[-1].tokens(range(len(model.tgt.rows)))
+    pieces = model.tgt.vocabularies[-1].pieces[: len(model.tgt.rows)]
     by_row = dict(zip(model.tgt.rows.tolist(), pieces, strict=True))
     codes = {piece: code for code, piece in model.languages.pieces.items()}
     for path, values in settings_of(folder):

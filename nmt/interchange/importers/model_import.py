@@ -116,7 +116,7 @@ def map_vocabulary(
 
 def tags_of(vocabulary: Vocabulary) -> LanguageTokens | None:
     """Return the languages of a vocabulary's tags, such as `>>fra<<`, if it has tags."""
-    tags = list(filter(TAG.fullmatch, vocabulary.tokens(range(len(vocabulary)))))
+    tags = list(filter(TAG.fullmatch, vocabulary.pieces))
     return LanguageTokens({tag[2:-2]: tag for tag in tags}, src="tgt", tgt="") if tags else None
 
 
