@@ -141,23 +141,18 @@ class SeenHashes:
 
 @dataclass(frozen=True)
 class OverlapKeys:
-    """The keys that recognise lines of one side of valid and test."""
+    """The keys that recognise lines of one side of valid and test, of which there may be none."""
 
     sums: Numbers  # (lines,) sums of their characters' numbers, sorted
     keys: frozenset[bytes]
 
     @classmethod
-    def from_side(cls, side: TextSide) -> OverlapKeys:
+    def of(cls, lines: Sequence[str]) -> OverlapKeys:
         """Return the keys of the lines that are long enough to count."""
+        side = _side(lines)
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
-        keys = frozenset(_key(side.lines[index]) for index in long_enough)
+        keys = frozenset(_key(lines[index]) for index in long_enough)
         return cls(np.unique(side.sums(_numbers())[long_enough]), keys)
-
-    @classmethod
-    def join(cls, parts: Sequence[OverlapKeys]) -> OverlapKeys:
-        """Return the keys of all parts, of which there may be none."""
-        sums = np.concatenate([np.zeros(0, np.uint32), *(part.sums for part in parts)])
-        return cls(np.unique(sums), frozenset().union(*(part.keys for part in parts)))
 
     def found_in(self, side: TextSide) -> Mask:
         if not len(self.sums):
@@ -170,13 +165,13 @@ class OverlapKeys:
         return matches
 
 
-def pair_keys(src: TextSide, tgt: TextSide) -> list[frozenset[str]]:
+def pair_keys(src: Sequence[str], tgt: Sequence[str]) -> list[frozenset[str]]:
     """Return what recognises each pair, whichever side is the source: (pairs,).
 
     Unlike `OverlapKeys`, these keys tell pairs of any length, and with every character of a line in
     NFC except white space at its edges.
     """
-    pairs = zip(compose_lines(src.lines), compose_lines(tgt.lines), strict=True)
+    pairs = zip(compose_lines(src), compose_lines(tgt), strict=True)
     return [frozenset((one.strip(), other.strip())) for one, other in pairs]
 
 
@@ -219,9 +214,12 @@ def _numbers() -> Numbers:
     # Fold all characters in one call, which is fast; line feeds keep them apart.
     text = letters.tobytes().decode("utf-32-le")
     folded = _fold("\n".join(text)).split("\n")
-    is_bad = np.zeros(len(folded), np.bool_)
-    numbers[: len(folded)] = TextSide(folded, is_bad, characters.plain_classes()).sums(hashes)
+    numbers[: len(folded)] = _side(folded).sums(hashes)
     return numbers
+
+
+def _side(lines: Sequence[str]) -> TextSide:
+    return TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
 
 
 OVERLAP_UNIT = 10_000
@@ -268,7 +266,7 @@ class HeldOutLines:
         work = train_bytes * (counts @ counts) / max(1, len(rows)) + train_lines * len(lines)
         if train_lines <= _SMALL_LINES and work <= _SMALL_WORK:
             return cls(lines, pairs, sizes, by_gram, None, are_wide=False)
-        side = TextSide(list(lines), np.zeros(len(lines), np.bool_), characters.plain_classes())
+        side = _side(lines)
         are_wide = bool((side.codes >= _WIDE_LETTERS).any())
         hashes, rows, ends = _word_runs(side, are_wide=are_wide)
         inside = rows == ends

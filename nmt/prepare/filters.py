@@ -178,7 +178,7 @@ def blank_pairs(pairs: Pairs) -> Mask:
 
 def _are_among(known: frozenset[frozenset[str]], pairs: Pairs) -> Mask:
     """Return which pairs have one of the known keys: (pairs,)."""
-    keys = pair_keys(pairs.src, pairs.tgt)
+    keys = pair_keys(pairs.src.lines, pairs.tgt.lines)
     return np.fromiter((key in known for key in keys), np.bool_, len(keys))
 
 

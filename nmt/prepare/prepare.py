@@ -297,12 +297,15 @@ def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
 def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
     """Return the rules for text of which nothing was drawn for valid."""
     options = inputs.options
-    src, tgt = (OverlapKeys.join([text.keys[side] for text in held_out]) for side in (0, 1))
+    src_lines, tgt_lines = (
+        list(chain.from_iterable(text.lines[side] for text in held_out)) for side in (0, 1)
+    )
+    src, tgt = OverlapKeys.of(src_lines), OverlapKeys.of(tgt_lines)
     pairs = frozenset[frozenset[str]]()
     if options.pair:
         # A source of en-de is a target of de-en. A text and its reverse would often be in train
         # and in valid, so train must not repeat whole pairs either, whatever their length.
-        src = tgt = OverlapKeys.join([src, tgt])
+        src = tgt = OverlapKeys.of(src_lines + tgt_lines)
         pairs = pairs.union(*(text.pairs for text in held_out))
     return Filters(
         cleaning=inputs.cleaning,

@@ -44,7 +44,6 @@ from nmt.prepare.duplicates import (
     OVERLAP_UNIT,
     SAME,
     HeldOutLines,
-    OverlapKeys,
     SeenHashes,
     line_overlaps,
     pair_keys,
@@ -138,9 +137,8 @@ class HeldOutText:
     """
 
     source: SourceText
-    keys: tuple[OverlapKeys, OverlapKeys]  # source and target lines, which train must not repeat
-    pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
     lines: tuple[list[str], list[str]]  # source and target, repaired as in train
+    pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
     breaks: int  # lines that end a document
     nearest: Overlaps = field(default_factory=lambda: np.zeros(0, np.int16))
     """The overlap of each line with train, once train is written."""
@@ -149,11 +147,10 @@ class HeldOutText:
     def read(cls, source: SourceText, *, documents: bool, fix: Sequence[str] = ()) -> HeldOutText:
         """Read the text; DataError names the first unusable line.
 
-        fix: what is repaired in train, and so in the keys of lines.
+        fix: what is repaired in train, and so in the lines that train must not repeat.
         """
-        keys: tuple[list[OverlapKeys], list[OverlapKeys]] = ([], [])
         texts: tuple[list[str], list[str]] = ([], [])
-        pairs, breaks = set[frozenset[str]](), 0
+        breaks = 0
         for lines in map(Pairs.decode, source.read()):
             block = lines.block
             are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
@@ -170,14 +167,11 @@ class HeldOutText:
                 _refuse(where, block, is_blank, "is blank", "remove the pair")
             if fix:
                 lines, _ = examine(lines, fix)
-            for side, of_side, text in zip(lines.sides, keys, texts, strict=True):
-                of_side.append(OverlapKeys.from_side(side))
+            for side, text in zip(lines.sides, texts, strict=True):
                 text += side.lines
-            pairs.update(pair_keys(lines.src, lines.tgt))
         if source.lines == breaks:
             raise DataError(" and ".join(source.reader.sides) + " are empty")
-        joined = OverlapKeys.join(keys[0]), OverlapKeys.join(keys[1])
-        return cls(source, joined, frozenset(pairs), texts, breaks)
+        return cls(source, texts, frozenset(pair_keys(*texts)), breaks)
 
     def write(self, folder: Path, stem: str, subwords: Subwords, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""

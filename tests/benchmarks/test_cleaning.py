@@ -40,7 +40,7 @@ def texts() -> Mapping[str, Pairs]:
 
 def dropped(pairs: Pairs, identifier: LanguageIdentifier | None) -> Counter[str]:
     """Return how many pairs each rule drops that needs no tokens."""
-    nothing = OverlapKeys.join([])
+    nothing = OverlapKeys.of([])
     cleaning = CleaningOptions(langid="auto" if identifier else "")
     filters = Filters(cleaning=cleaning, held_out=(nothing, nothing), identifier=identifier)
     return Counter(RULE_OF[code] for code in filters.judge_text(pairs).tolist() if code)

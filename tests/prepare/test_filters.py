@@ -30,17 +30,10 @@ HELD_OUT_TGT = "Genau dieser Satz steht im Test: 1½ Straßen!"
 LONG, SHORT, WIDE, NARROW = "a b" * 15, "a b" * 14 + "c", "你" * 10 + "。", "你" * 9 + "。" * 9
 
 
-def keys_of(*lines: str) -> OverlapKeys:
-    raw = "\n".join(lines).encode()
-    return OverlapKeys.from_side(
-        decode_side(raw, UTF8, plain_classes(), number=2, lines=len(lines))
-    )
-
-
 def filters(**values: object) -> Filters:
     cleaning = CleaningOptions(max_length=4, **values)  # type: ignore[arg-type]
-    src = keys_of(HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW)
-    held_out = (src, keys_of(HELD_OUT_TGT, "Kurz."))
+    src = OverlapKeys.of([HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW])
+    held_out = (src, OverlapKeys.of([HELD_OUT_TGT, "Kurz."]))
     return Filters(cleaning=cleaning, held_out=held_out)
 
 
@@ -164,7 +157,7 @@ def test_overlap_is_what_unicode_calls_same_letters_marks_and_numbers(one: str, 
     ]
     for side in sides[1:]:
         same = key(side.lines[0]) == key(sides[0].lines[0])
-        assert OverlapKeys.from_side(sides[0]).found_in(side).tolist() == [same]
+        assert OverlapKeys.of(sides[0].lines).found_in(side).tolist() == [same]
 
 
 def test_lengths_are_judged_with_the_limits_included() -> None:

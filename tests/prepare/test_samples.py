@@ -17,7 +17,7 @@ from nmt.prepare.duplicates import OverlapKeys
 from nmt.prepare.filters import Filters
 from nmt.prepare.samples import sample_blocks
 
-NO_KEYS = OverlapKeys.join([])
+NO_KEYS = OverlapKeys.of([])
 UTF8 = Encoding.find("utf-8")
 
 
