@@ -151,7 +151,7 @@ class OverlapKeys:
         """Return the keys of the lines that are long enough to count."""
         side = _side(lines)
         long_enough = np.flatnonzero(side.sums(_weights()) >= OVERLAP_FREE_LETTERS)
-        keys = frozenset(_key(lines[index]) for index in long_enough)
+        keys = frozenset(_key(side.lines[index]) for index in long_enough)
         return cls(np.unique(side.sums(_numbers())[long_enough]), keys)
 
     def found_in(self, side: TextSide) -> Mask:

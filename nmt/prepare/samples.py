@@ -6,25 +6,19 @@ pairs that pass the rules. `draw_valid` draws a validation set (`--valid-lines`)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from nmt.data.corpus import Encoding
 from nmt.data.epochs import Epochs, Permutation
-from nmt.data.line_blocks import Advance
-from nmt.data.manifest import FileRecord
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Rows
 from nmt.prepare.block_steps import clean_sample
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import Filters
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.line_files import LineFiles
-from nmt.prepare.readers.reader import Survey
+from nmt.prepare.readers.line_files import TextInMemory
 from nmt.system.workers import map_in_order
 
 _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary's sample
@@ -118,38 +112,14 @@ def _draw_pairs(
     pairs = list(places.items())
     chosen = np.random.default_rng((seed, size)).choice(len(pairs), size, replace=False)
     drawn = [pairs[index] for index in np.sort(chosen).tolist()]
-    src, tgt = ([pair[side] for pair, _ in drawn] for side in (0, 1))
     tags = tuple(texts[corpus].tag for _, (corpus, _) in drawn)
     numbers = [
         np.array([line for _, (corpus, line) in drawn if corpus == number], np.int64)
         for number in range(len(texts))
     ]
     langs = texts[0].langs
-    src_text, tgt_text = ("".join(f"{line}\n" for line in lines).encode() for lines in (src, tgt))
-    reader = _DrawnText(langs, (src_text, tgt_text))
+    names = f"valid.{langs[0]}", f"valid.{langs[1]}"
+    reader = TextInMemory.of(names, zip(*(pair for pair, _ in drawn), strict=True))
     surveys = tuple(survey(int) for survey in reader.surveys())
     drawn_text = SourceText("drawn from train", reader, langs, surveys, stamps=(), line_tags=tags)
     return drawn_text, numbers
-
-
-@dataclass(frozen=True)
-class _DrawnText(LineFiles):
-    """Pairs that were drawn, as a text without a file."""
-
-    langs: tuple[str, str]
-    texts: tuple[bytes, bytes]
-    encoding = Encoding.find("utf-8")
-    files = ()
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        src, tgt = self.langs
-        return f"valid.{src}", f"valid.{tgt}"
-
-    def chunks(self, side: int) -> Iterator[bytes]:
-        yield self.texts[side]
-
-    def _survey(self, side: int, advance: Advance) -> Survey:  # noqa: ARG002
-        raw = self.texts[side]
-        record = FileRecord(self.sides[side], len(raw), hashlib.sha256(raw).hexdigest())
-        return Survey(record, *self._survey_text(side, self.chunks(side)))

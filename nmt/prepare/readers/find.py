@@ -15,7 +15,7 @@ from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_conte
 from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
-from nmt.prepare.readers.segments import SegmentFiles
+from nmt.prepare.readers.segments import find_segments
 from nmt.prepare.readers.text_names import FORMATS, TMX, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import (
@@ -97,7 +97,7 @@ def find_reader(
         reader: Reader = _open(request)
         return reader
     if not _is_prefix(here, langs):
-        segments = SegmentFiles.find(name, encoding, copies)
+        segments = find_segments(name, encoding, copies)
         if segments is not None:
             return segments
     files = _find_files(name, here, langs, copies)

@@ -9,7 +9,7 @@ import re
 import zipfile
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -206,6 +206,45 @@ class ZipFiles(LineFiles):
                 f"of {self.pairs:,}; leave out --documents"
             )
         return Survey(record, *survey)
+
+
+@dataclass(frozen=True)
+class TextInMemory(LineFiles):
+    """A text that is held as a whole: the segments of a test set, or pairs that were drawn."""
+
+    names: tuple[str, str]  # of the sides
+    texts: tuple[bytes, bytes]
+    files: tuple[Path, ...]  # one for each side, one for both, or none
+    unit: str
+    encoding = Encoding.find("utf-8")
+
+    @classmethod
+    def of(
+        cls,
+        names: tuple[str, str],
+        sides: Iterable[Sequence[str]],
+        *,
+        files: tuple[Path, ...] = (),
+        unit: str = "line",
+    ) -> TextInMemory:
+        """Return the text of the lines of both sides."""
+        src, tgt = ("".join(f"{line}\n" for line in lines).encode() for lines in sides)
+        return cls(names, (src, tgt), files, unit)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.names
+
+    def chunks(self, side: int) -> Iterator[bytes]:
+        yield self.texts[side]
+
+    def _survey(self, side: int, advance: Advance) -> Survey:
+        text = self.texts[side]
+        record = FileRecord(self.names[side], len(text), hashlib.sha256(text).hexdigest())
+        if self.files:
+            record = record_file(self.files[min(side, len(self.files) - 1)])
+            advance(record.size // (3 - len(self.files)))
+        return Survey(record, *self._survey_text(side, self.chunks(side)))
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ import pytest
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.readers.find import find_reader
+from nmt.prepare.readers.line_files import TextInMemory
 from nmt.prepare.readers.reading import blocks_of, surveys_of
-from nmt.prepare.readers.segments import SegmentFiles
 
 UTF8 = Encoding.find("utf-8")
 LINES = [("A man & a dog.", "Ein Mann & ein Hund."), ("Yes.", "Ja.")]
@@ -44,7 +44,7 @@ def wmt(*translators: str) -> str:
 
 def read(name: str) -> list[tuple[str, str]]:
     found = find_reader(name, ("en", "de"), UTF8)
-    assert isinstance(found, SegmentFiles)
+    assert isinstance(found, TextInMemory)
     surveys = [survey(int) for survey in surveys_of(found)]
     assert len({survey.lines for survey in surveys}) == 1
     (block,) = blocks_of(found)
