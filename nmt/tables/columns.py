@@ -7,6 +7,7 @@ is refused with what to type: a wrong guess would train on URLs or titles.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,10 @@ _TRANSLATION = re.compile(r"translations?\.")
 """Before the languages in the data sets of Hugging Face: a column with a field for each."""
 _SHOWN_CELLS, _SHOWN_LETTERS = 12, 30
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")  # of text_en and sourceString
+_WORD = r"[^\s\d.!?:;,…。！？，]{1,30}"
+_WORDS = re.compile(f"{_WORD}(?: {_WORD})?")  # one or two, as in a header
+_LONGEST_CODE, _TIMES_LONGER = 3, 4
+_NO_TEXT = re.compile(r"\w+://.*|[!-~]*[\d/_][!-~]*")  # an address, or the name of a file or row
 _TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
@@ -51,27 +56,30 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     texts = [[cell.decode(codec, "replace") for cell in row] for row in rows]
     skipped = _rows_to_header(request, texts) if texts else 0
     header = texts[skipped - 1] if skipped else []
+    size = len(header or (texts[0] if texts else []))
+    names = header or [str(place + 1) for place in range(size)]
 
     def samples(name: str) -> Sequence[str]:
-        place = header.index(name)
-        return [row[place] for row in texts[skipped:] if place < len(row)]
+        return _cells(texts[skipped:], names.index(name))
 
     choice = RowChoice.find(request, header, samples)
     if len(numbers) == 2:
         src, tgt = numbers[0] - 1, numbers[1] - 1
     elif header or request.columns:
-        src, tgt = chosen_columns(request, header, range(len(header)), choice, way="1,2")
+        way = _columns_of_text(texts)
+        src, tgt = chosen_columns(request, header, range(len(header)), choice, way=way)
         # Some files have the codes of the languages in each row.
-        others = [place for place in range(len(header)) if not _holds_codes(texts, place)]
-        if not request.columns and {src, tgt}.isdisjoint(others):
-            way = ",".join(str(place + 1) for place in others[:2] or (0, 1))
+        if not request.columns and _holds_codes(texts, src) and _holds_codes(texts, tgt):
             raise _lacks(request, f"columns for {' and '.join(request.langs)}", header, way)
     else:
         src, tgt = 0, int(not request.is_one_side)
-    labels = ["".join(header[place : place + 1]) or str(place + 1) for place in (src, tgt)]
-    choice = choice and choice.for_columns(*labels)
-    places = tuple(map(header.index, choice.columns)) if choice else ()
-    size = len(header or (texts[0] if texts else []))
+    labels = ["".join(names[place : place + 1]) or str(place + 1) for place in (src, tgt)]
+    if request.columns and not request.is_one_side and not (choice and choice.languages):
+        others = [name for place, name in enumerate(names) if place not in (src, tgt)]
+        choice = RowChoice.by_cells(request, others, samples, choice, is_reversed=src > tgt)
+    elif choice:
+        choice = choice.for_columns(*labels)
+    places = tuple(map(names.index, choice.columns)) if choice else ()
     return Columns(request.columns or tuple(labels), (src, tgt), skipped, size, choice, places)
 
 
@@ -83,15 +91,43 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     if not all(map(_NUMBER.fullmatch, request.columns)):
         named, heads = {*map(_folded, request.columns)}, enumerate(rows[:_TITLE_ROWS], start=1)
         return next((number for number, row in heads if named <= {*map(_folded, row)}), 1)
-    cells = ["".join(first[int(column) - 1 :][:1]) for column in request.columns]
-    sides = (_TEXT, _TEXT) if request.is_one_side else _SIDES
-    for cell, lang, names in zip(cells, langs, sides, strict=True):
+    places = [int(column) - 1 for column in request.columns]
+    cells = ["".join(first[place : place + 1]) for place in places]
+    name, shown = request.file, printable(" | ".join(cells))
+    if _is_header(cells, langs, (_TEXT, _TEXT) if request.is_one_side else _SIDES):
+        console.notice(f"{name}: its first row is a header, {shown}, and is left out")
+        return 1
+    if all(
+        _is_short_for(cell, _cells(rows[1:], place))
+        for cell, place in zip(cells, places, strict=True)
+    ):
+        console.notice(
+            f"{name}: its first row, {shown}, is read as text; if it is a header, name the columns "
+            f"by it: {name}:{','.join(cells)}"
+        )
+    return 0
+
+
+def _is_header(cells: Sequence[str], langs: Sequence[str], sides: Sequence[Sequence[str]]) -> bool:
+    """Return whether cells of the first row are names of columns, and no text.
+
+    At least one of them names its side. The other one may name a language that we do not know, if
+    it is a word or two.
+    """
+    are_names, are_sure = [], []
+    for cell, lang, side in zip(cells, langs, sides, strict=True):
         parts = [cell, *([] if " " in cell else _PART.findall(cell))]
-        if not any(_folded(part) in names or names_language(part, lang) for part in parts):
-            return 0
-    shown = printable(" | ".join(cells))
-    console.notice(f"{request.file}: its first row is a header, {shown}, and is left out")
-    return 1
+        names = [part for part in parts if names_language(part, lang)]
+        are_names.append(any(_folded(part) in side for part in parts) or bool(names))
+        are_sure.append(any(len(name) > _LONGEST_CODE for name in names))
+    return all(are_names) or (any(are_sure) and all(map(_WORDS.fullmatch, cells)))
+
+
+def _is_short_for(cell: str, others: Sequence[str]) -> bool:
+    """Return whether a cell is a word or two, and the others in its column are sentences."""
+    lengths = sorted(map(len, others))
+    usual = lengths[len(lengths) // 10] if lengths else 0  # nine of ten are longer
+    return bool(_WORDS.fullmatch(cell)) and usual > _TIMES_LONGER * len(cell)
 
 
 def chosen_columns(
@@ -168,10 +204,32 @@ def _folded(name: str) -> str:
     return name.strip().casefold()
 
 
+def _cells(rows: Sequence[Sequence[str]], place: int) -> list[str]:
+    return [row[place] for row in rows if place < len(row)]
+
+
 def _holds_codes(rows: Sequence[Sequence[str]], place: int) -> bool:
     """Tell whether all rows, at least two, have the same cell, or a code of a language."""
-    cells = {row[place] for row in rows if place < len(row)}
+    cells = set(_cells(rows, place))
     return len(rows) > 1 and (len(cells) == 1 or all(map(is_code, cells)))
+
+
+def _columns_of_text(rows: Sequence[Sequence[str]]) -> str:
+    """Return the numbers of the two columns that seem to hold text, such as 2,3.
+
+    They have most letters. Addresses, names of files and what many rows repeat are no text.
+    """
+
+    def letters(place: int) -> float:
+        cells = _cells(rows, place)
+        if 2 * len(set(cells)) <= len(cells):
+            return 0
+        counts = [0 if _NO_TEXT.fullmatch(cell) else sum(map(str.isalpha, cell)) for cell in cells]
+        return statistics.median(counts)
+
+    width = max(map(len, rows), default=0)
+    best = sorted(range(width), key=letters, reverse=True)[:2]
+    return ",".join(str(place + 1) for place in sorted(best)) if width > 1 else "1,2"
 
 
 def language_columns(

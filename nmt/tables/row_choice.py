@@ -46,10 +46,8 @@ class RowChoice:
 
         def first(pattern: re.Pattern[str], is_right: Callable[[str], object]) -> list[str]:
             for name in names:
-                if pattern.fullmatch(_plain(name)):
-                    cells = [_told(cell) for cell in samples(name) if cell]
-                    if cells and len(list(filter(is_right, cells))) >= _MOST * len(cells):
-                        return [name]
+                if pattern.fullmatch(_plain(name)) and _are_mostly(samples(name), is_right):
+                    return [name]
             return []
 
         marks = [name for name in names if _plain(name) in _MARKS]
@@ -59,6 +57,37 @@ class RowChoice:
             languages = []
         columns = (*languages, *marks)
         return cls(columns, len(languages), (request.langs,)) if columns else None
+
+    @classmethod
+    def by_cells(
+        cls,
+        request: FileRequest,
+        names: Sequence[str],
+        samples: Callable[[str], Sequence[object]],
+        marks: RowChoice | None,
+        *,
+        is_reversed: bool,
+    ) -> RowChoice | None:
+        """Return how to choose rows by columns that hold codes, whatever their names.
+
+        Two columns of codes name the languages of rows, or one of pairs: that of the text further
+        left comes first, unless no pair is in this order. One code by itself may mean anything,
+        such as the language that a text was written in first.
+
+        names: of the columns that are no text; samples: as in `find`; marks: the choice by other
+        columns; is_reversed: whether the target is left of the source.
+        """
+        codes = [name for name in names if _are_mostly(samples(name), is_code)]
+        pairs = [name for name in names if _are_mostly(samples(name), _pairs_in)]
+        languages = codes if len(codes) == 2 else pairs[:1]
+        if not languages:
+            return marks
+        order = request.langs[::-1] if is_reversed else request.langs
+        told = [(_told(cell),) for cell in samples(languages[0])]
+        if len(languages) == 1 and not any(_fits(cell, order) for cell in told):
+            order = order[::-1]
+        columns = (*languages, *(marks.columns if marks else ()))
+        return cls(columns, len(languages), (order,))
 
     def for_columns(self, src: str, tgt: str) -> RowChoice:
         """Return the choice for columns whose names may tell the source from the target."""
@@ -78,6 +107,11 @@ class RowChoice:
         langs = told[: self.languages]
         fits = not langs or any(_fits(langs, order) for order in self.orders)
         return "" if fits else "-".join(langs) or "no language"
+
+
+def _are_mostly(cells: Sequence[object], is_right: Callable[[str], object]) -> bool:
+    told = [_told(cell) for cell in cells if cell]
+    return bool(told) and len(list(filter(is_right, told))) >= _MOST * len(told)
 
 
 def _told(cell: object) -> str:

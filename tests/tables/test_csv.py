@@ -47,6 +47,10 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         ("sourceString,targetString\na,x\n", ":1,2", [("a", "x")]),
         ("Open source,target_x y\na,x\n", ":1,2", [("Open source", "target_x y"), ("a", "x")]),
         ("n;German;English\n1;x;a\n", ":3,2", [("a", "x")]),
+        # A language that we do not know.
+        ("english,Lekwungen X\na,x\n", ":1,2", [("a", "x")]),
+        ("english,It is x.\na,x\n", ":1,2", [("english", "It is x."), ("a", "x")]),
+        ("en,am\na,x\n", ":1,2", [("en", "am"), ("a", "x")]),
     ],
 )
 def test_the_separator_is_what_makes_rows_equal(
@@ -71,6 +75,25 @@ def test_the_separator_is_what_makes_rows_equal(
 def test_what_first_rows_do_not_show_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         rows(tmp_path, text)
+
+
+def test_the_columns_of_text_are_proposed(tmp_path: Path) -> None:
+    others = [
+        f"7_{n},train,https://a.b/c/{n},{pair[0]},x,{pair[1]}\n" for n, pair in enumerate(pairs(9))
+    ]
+    with pytest.raises(DataError, match=r"x\.csv:4,6$"):
+        rows(tmp_path, "".join(["id,split,url,a,note,b\n", *others]))
+
+
+@pytest.mark.parametrize(
+    ("first", "is_doubtful"), [("Lekwungen,Klallam", True), ("Go.,Los", False), ("a b c,x", False)]
+)
+def test_a_first_row_that_may_be_a_header_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, is_doubtful: bool
+) -> None:
+    sentences = "they all live in a small old house by the sea,sie wohnen alle in einem alten Haus"
+    assert len(rows(tmp_path, f"{first}\n{sentences}\n", ":1,2")) == 2
+    assert (f"x.csv:{first}" in capsys.readouterr().err) == is_doubtful
 
 
 def test_a_row_with_an_unquoted_comma_is_rejected_and_counted(tmp_path: Path) -> None:

@@ -86,6 +86,26 @@ def test_columns_that_name_languages_are_no_text(tmp_path: Path) -> None:
     assert rows_of(write_tsv(tmp_path, words), ("sl", "tl")) == [("hiša", "bahay"), ("pes", "aso")]
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "langs", "taken"),
+    [
+        ("eng\tdeu\ta\tx\nfra\tdeu\tb\ty\n", "3,4", ("en", "de"), [("a", "x")]),
+        ("eng\tdeu\ta\tx\ndeu\teng\ty\tb\n", "4,3", ("de", "en"), [("x", "a")]),
+        ("ar\ta\tzh_Hant\tx\nar\tb\tzh_Hans\ty\n", "2,4", ("ar", "zh"), [("b", "y")]),
+        ("1\tx\ta\ten-de\n2\ty\tb\ten-fr\n", "2,3", ("de", "en"), [("x", "a")]),
+        ("l1\tl2\tt1\tt2\nen\tde\ta\tx\nen\tfr\tb\ty\n", "t1,t2", ("en", "de"), [("a", "x")]),
+        # Words that are codes, too, are text; and a single code may mean anything.
+        ("cat\tdog\nthe\tder\n", "1,2", ("en", "de"), [("cat", "dog"), ("the", "der")]),
+        ("fr\ta\tx\nen\tb\ty\n", "2,3", ("en", "de"), [("a", "x"), ("b", "y")]),
+    ],
+)
+def test_columns_without_such_names_are_found_by_what_they_hold(
+    tmp_path: Path, text: str, columns: str, langs: tuple[str, str], taken: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "x.tsv").write_text(text)
+    assert rows_of(f"{tmp_path}/x.tsv:{columns}", langs) == taken
+
+
 def test_a_table_without_the_pair_is_refused(tmp_path: Path) -> None:
     name = write_tsv(tmp_path, of_pairs("lp", "en-de", "en-zh_TW", "en-zh_TW"))
     with pytest.raises(DataError, match=r"x\.tsv: .* en-zh, .*en-zh_TW 2, en-de 1"):
