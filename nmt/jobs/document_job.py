@@ -14,6 +14,7 @@ from nmt.jobs.lines import Line
 from nmt.jobs.parallel import Translators
 from nmt.markup.documents import Document
 from nmt.markup.file_types import FileType
+from nmt.markup.json_catalogues import lacks_plurals
 from nmt.translate.output import Translation
 
 
@@ -57,7 +58,14 @@ def translate_document(
         translators = start()
         for translated in translators.translate(pools, bar.update):
             translations += translated
-    composes = translators.translator.language_pair.src_vocabulary.composes
+    language_pair = translators.translator.language_pair
+    composes = language_pair.src_vocabulary.composes
+    if kind.name == "JSON" and lacks_plurals(
+        content.decode(errors="replace"), tgt_lang := language_pair.languages[1]
+    ):
+        console.notice(
+            f"{source}: {tgt_lang} has more plural forms than its keys; add those that you need"
+        )
     for line, translation in zip(lines, translations, strict=True):
         counts.add(line, translation, composes=composes)
     counts.lines_out = counts.lines

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -78,10 +78,11 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
                 take_the_same(singular, plural, language) for language in languages
             )
             is_for_one = form is None or (form == form_for_one and says_number)
-            unit = _message(singular if is_for_one else plural, languages, newline)
+            source = singular if is_for_one else plural
+            unit = message_unit(source, languages, partial(_quoted, newline=newline))
             if unit is not None:
                 yield catalogue[last:start]
-                yield replace(unit, otherwise=catalogue[start:end])
+                yield replace(without_mnemonic(unit), otherwise=catalogue[start:end])
                 last = end
         elif keyword == "msgstr":
             form_for_one, is_only_for_one = _form_for_one(path, text)
@@ -155,10 +156,12 @@ def _form_for_one(path: Path, header: str) -> tuple[int, bool]:
         raise DataError(f"{path}: its Plural-Forms are damaged; {_CHECK}") from None
 
 
-def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None:
+def message_unit(source: str, languages: Sequence[str], write: Callable[[str], str]) -> Unit | None:
     """Return a message to translate; None if it has no words.
 
     People translate many of those otherwise, such as `%m/%d/%Y`, so they are left empty.
+
+    languages: of format strings, see `directives`; write: makes a string of the file of a text.
     """
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
@@ -168,19 +171,21 @@ def _message(source: str, languages: Sequence[str], newline: str) -> Unit | None
         )
         marked = MarkedLines.of(_OF_A_DATE.sub("", line), "html")
         if marked.has_words:
-            spell = partial(_spelt, source=source, languages=languages, newline=newline)
+            spell = partial(_spelt, source=source, languages=languages, write=write)
             marked = marked if marked.markup == line else MarkedLines.of(line, "html")
-            return without_mnemonic(Unit(marked, spell=spell))
+            return Unit(marked, spell=spell)
     return None
 
 
-def _spelt(translation: str, *, source: str, languages: Sequence[str], newline: str) -> str | None:
+def _spelt(
+    translation: str, *, source: str, languages: Sequence[str], write: Callable[[str], str]
+) -> str | None:
     text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
     fitted = fit_directives(text.strip(), source, languages)
     if fitted is None:
         return None
     start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
-    return _quoted(start + fitted + end, newline)
+    return write(start + fitted + end)
 
 
 def _quoted(text: str, newline: str) -> str:

@@ -29,6 +29,8 @@ _PATTERNS = {
     **dict.fromkeys(("c", "objc"), _C),
     **dict.fromkeys(("c++", "csharp", "perl-brace", "python-brace", "rust"), _BRACES),
     "java": r"''|'[^']*+'?|\{(?P<name>[^{}']*+)\}|[{}]",
+    "json": r"(?P<name>\$(?:t\([^()]*+\)|\w+\$|\d(?![\d.,]*\d))|\{'[^{}']*+'\}"
+    r"|@(?:\.\w+)?:(?:\w[\w.]*+|\([\w.]+\)))",  # of i18next, browser extensions and Vue
     "kde": _KDE,
     "kde-kuit": rf"{_KDE}|&(?!#?\w++;)|<(?![^<>]*+>)",
     "perl": rf"%[-+ #0*.\d$]*+v[-+ #0*.\d]*+[A-Za-z]|{_ANY}",
@@ -73,7 +75,8 @@ def protect_directives(text: str, language: str) -> str:
         while pieces and pieces[0][1] < end:
             pieces.popleft()
         is_piece = bool(pieces) and pieces[0][0] <= start
-        is_own = directive[0] != "%" and directive[0][0] in "%{$" and " " not in directive[0]
+        is_own = directive[0] != "%" and directive[0][0] in "%{$@"
+        is_own = is_own and (" " not in directive[0] or directive[0][:2] == "$t")
         if is_own and not is_piece:
             escaped = _OPEN.sub("&lt;", directive[0])
             written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"

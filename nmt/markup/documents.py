@@ -27,6 +27,7 @@ from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
 from nmt.markup.document_units import Reading, Unit
 from nmt.markup.file_types import UTF16_STARTS, FileType
+from nmt.markup.json_catalogues import json_parts
 from nmt.markup.kept_pieces import find_message, may_be_placeholders
 from nmt.markup.markup_tokens import Token, elements
 from nmt.markup.subtitles import subtitle_parts
@@ -170,6 +171,7 @@ READERS: dict[str, Callable[[Path, str, str], Reading]] = {
     "HTML": lambda _path, text, _encoding: Reading(list(_html_parts(text))),
     "XLIFF": lambda path, text, _encoding: Xliff(path, text).reading(),
     "PO": lambda path, text, encoding: Reading(list(catalogue_parts(path, text, encoding))),
+    "JSON": lambda path, text, _encoding: Reading(list(json_parts(path, text))),
     "subtitles": lambda path, text, _encoding: Reading(list(subtitle_parts(path, text))),
 }
 """What cuts the text of a document of each type, given its path and encoding."""

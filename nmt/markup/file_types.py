@@ -26,6 +26,7 @@ UTF16_STARTS = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _HEAD_BYTES = 1 << 16
 _FIRST_LINES = 100  # that are looked at for tags and the like
 _LONGEST_LINE = 1_000  # characters of one that are looked at
+_OF_JSON = (JSON_LINES.suffix, ".ipynb")  # whose content is like that of another type
 
 _TIKAL = "convert it to XLIFF with Okapi Tikal"
 _TAKE_OUT = "take its texts out into a .po or .xlf file"
@@ -90,9 +91,12 @@ TYPES = (
     ),
     FileType(
         "JSON",
-        (".json", JSON_LINES.suffix, ".arb", ".ipynb"),
+        (".json", ".arb"),
         rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
+        "html",
     ),
+    FileType(JSON_LINES.name, (JSON_LINES.suffix,)),
+    FileType("a notebook", (".ipynb",), way=_TAKE_OUT),
     FileType("YAML", (".yaml", ".yml")),
     FileType("a .properties file", (".properties",)),
     FileType(
@@ -227,7 +231,7 @@ def file_type(path: Path) -> FileType | None:
     plain = path.with_suffix("") if path.suffix in SUFFIXES else path
     suffix = plain.suffix.lower()
     by_name = next((kind for kind in TYPES if suffix in kind.suffixes), None)
-    if by_name is not None and by_name.markup:
+    if by_name is not None and (by_name.markup or suffix in _OF_JSON):
         return by_name
     return type_of_content(first_bytes(path)) or by_name
 

@@ -243,6 +243,7 @@ def test_icu_messages_stay_and_are_counted(
     for name, content in (
         ("a.xlf", f"<xliff><trans-unit><source>{MESSAGE}</source></trans-unit></xliff>\n"),
         ("a.po", f'msgid "{MESSAGE}"\nmsgstr ""\n'),
+        ("a.json", f'{{"a": "{MESSAGE}"}}\n'),
     ):
         (tmp_path / name).write_text(content)
         told = translate("--input", tmp_path / name)
@@ -251,7 +252,7 @@ def test_icu_messages_stay_and_are_counted(
 
 
 UNSUPPORTED = {
-    "a.json": '{"greeting": "the cat"}\n',
+    "a.json": '{"name": "the_cat"}\n',
     "b.md": "# the cat\n",
     "c.docx": "the cat\n",
     "d.txt": '<?xml version="1.0"?><resources/>\n',
@@ -265,7 +266,7 @@ def test_another_structure_is_refused_and_the_others_go_on(translate: Nmt, tmp_p
         (folder / name).write_text(content)
         alone = translate("--input", folder / name, "--markup", "html").refusal(1)
         assert f"{name}: " in alone
-        assert ("--markup none" in alone) == (name != "c.docx")
+        assert ("--markup none" in alone) == (name not in ("a.json", "c.docx"))
     (folder / "e.html").write_text("<p>the cat\n")
     done = translate("--input", folder, "--output", out)
     assert done.status == 1

@@ -33,7 +33,7 @@ FILES = {
     **dict.fromkeys(("latin", "latin.en", "latin.de"), b"eins\nzwei\ngr\xfc\xdfe\n"),
     **dict.fromkeys(("packed.en.gz", "empty.en", "empty.de"), b""),
     "page.html": b"<p>a",
-    "a.json": b"{}",
+    "a.xml": b"<a/>",
     "hub.json": b'{"en": "a", "de": "b"}\n',
     "unicode.txt": 'a\tb\r\n"c\nd"\te\r\n'.encode("utf-16"),  # as Excel writes it
     **dict.fromkeys(("sheet.xlsx", "renamed.csv"), b"PK\x03\x04" + NOT_TEXT),
@@ -286,7 +286,7 @@ CASES = [
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),
     ("translate model --input page.html --n-best 2", 2, "--n-best does not go with the document p"),
-    ("translate model --input a.json", 1, f"a.json: JSON is not supported; {CONVERT}"),
+    ("translate model --input a.xml", 1, f"a.xml: XML is not supported; {CONVERT}"),
     ("translate model --input a.docx", 1, "is not supported; convert it to XLIFF with Okapi Tikal"),
     (f"{TRANSLATE} --context 1", 2, "--context 1: model was trained on single lines"),
     (f"{TRANSLATE} --to fr", 2, "--to fr: the model knows only "),

@@ -1,0 +1,128 @@
+"""Message catalogues in JSON: their values are translated in place, and every other byte stays.
+
+They are those of i18next, Vue and the like, which are keys and texts, nested or not, ARB of
+Flutter, and `messages.json` of browser extensions. A key that begins with `@` is a note on another
+one. If each entry is an object with a `message`, that is its text, and the rest is for translators.
+
+Other JSON is data, of which nobody knows what is text. It is told by its values: those of 535 real
+catalogues are numbers, names and addresses much less often than those of settings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.data.words import has_letters
+from nmt.errors import DataError
+from nmt.markup.catalogues import message_unit
+from nmt.markup.document_units import Unit, without_mnemonic
+from nmt.system.files import parse_json
+
+_TOKEN = re.compile(r'[{}\[\],:]|"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|[^\s{}\[\],:"]+', re.DOTALL)
+_MESSAGES = ("message", "defaultMessage")  # of extensions, and of FormatJS
+_NAME = re.compile(
+    r"[^\sA-Z\u0080-\U0010ffff]*|[!-~]*[_/.:@#\\][!-~]*|\w+[a-z][A-Z]\w*"
+    r"|(?s:.*\s(?:--?\w|&&|\|\|).*)|[\^~<>=v]*\d.*"
+)
+"""A value that is hardly text: a name, an address, a command or a version."""
+_NO_TEXT = re.compile(r"ltr|rtl|[a-z]{2}[-_][A-Z]{2}|#[0-9a-fA-F]{3,8}")
+_PLURAL = re.compile(r'_(?:one|other|plural)"\s*:|"(?:one|other)"\s*:')
+_MANY_PLURALS = frozenset(
+    "ar be br bs cs cy dsb ga gd gv he hr hsb kw lt lv mt pl ro ru sh sk sl sr uk".split()
+)
+"""Languages with more plural forms than one and other, by Unicode's CLDR."""
+
+
+class _Value(NamedTuple):
+    path: tuple[str | None, ...]  # its keys, from the outermost; None in a list
+    start: int
+    end: int
+    content: str | None  # None if it is not a string
+
+
+def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
+    """Yield what stays and what is translated; DataError if it is damaged, or is no catalogue."""
+    try:
+        whole = parse_json(text)
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}; mend it, or call JSON Lines .jsonl") from None
+    entries = list(whole.values()) if isinstance(whole, dict) else whole
+    values = [one for one in _values(text) if not any((key or "")[:1] == "@" for key in one.path)]
+    if entries and isinstance(entries, list) and all(map(_has_message, entries)):
+        values = [one for one in values if len(one.path) == 2 and one.path[1] in _MESSAGES]
+    else:
+        _check_texts(path, whole, values)
+    is_ascii = text.isascii() and "\\u" in text
+    last = 0
+    for value in values:
+        if not value.content or _NO_TEXT.fullmatch(value.content):
+            continue
+        raw = text[value.start : value.end]
+        unit = message_unit(value.content, ["json"], _quoting(value.content, raw, is_ascii))
+        if unit is not None:
+            yield text[last : value.start]
+            has_sign = "&" in value.content  # `_` is none in programs of the web
+            yield replace(without_mnemonic(unit) if has_sign else unit, otherwise=raw)
+            last = value.end
+    yield text[last:]
+
+
+def lacks_plurals(text: str, lang: str) -> bool:
+    """Tell whether a catalogue has forms for one and other, and a language has more."""
+    return lang.partition("-")[0] in _MANY_PLURALS and _PLURAL.search(text) is not None
+
+
+def _quoting(content: str, raw: str, is_ascii: bool) -> Callable[[str], str]:
+    return lambda text: raw if text == content else json.dumps(text, ensure_ascii=is_ascii)
+
+
+def _values(text: str) -> Iterator[_Value]:
+    """Yield the values of JSON that is valid, but no lists and objects."""
+    keys, is_key = list[str | None](), False  # of what is open, the last one of each
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in "{[":
+            keys.append("" if sign == "{" else None)
+            is_key = sign == "{"
+        elif sign in "}]":
+            keys.pop()
+        elif sign == ",":
+            is_key = keys[-1] is not None
+        elif is_key and sign != ":":
+            keys[-1], is_key = json.loads(sign), False
+        elif sign != ":":
+            content = json.loads(sign) if sign[0] == '"' else None
+            if content is None or content.isascii() or _is_text(content):
+                yield _Value(tuple(keys), *token.span(), content)
+
+
+def _is_text(content: str) -> bool:
+    """Tell whether a string can be encoded, unlike one with half of an emoji."""
+    return content.encode(errors="replace").decode() == content
+
+
+def _has_message(entry: Any) -> bool:
+    return isinstance(entry, dict) and any(isinstance(entry.get(key), str) for key in _MESSAGES)
+
+
+def _check_texts(path: Path, whole: Any, values: Sequence[_Value]) -> None:
+    """Raise DataError if the values do not look like those of a catalogue."""
+    way = "write its texts to a .jsonl file, and name their column: --input FILE.jsonl:COLUMN"
+    if isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole):
+        raise DataError(f"{path}: is a list of records, not a catalogue; {way}")
+    contents = [one.content for one in values]
+    texts = [one for one in contents if one and has_letters(one) and not _NO_TEXT.fullmatch(one)]
+    names = [text for text in texts if _NAME.fullmatch(text)]
+    others = contents.count(None)  # numbers and the like
+    most = (0.1 if others else 0.4) * len(texts)
+    if texts and (len(names) > most or others > max(1, 0.1 * len(texts))):
+        shown = f", such as {names[0]!r:.60}" if names else ""
+        raise DataError(
+            f"{path}: looks like data, not a catalogue: of {len(texts) + others:,} values, "
+            f"{len(names) + others:,} are no text{shown}; {way}"
+        )
