@@ -1,13 +1,22 @@
 """What `import nmt` offers to Python programs."""
 
 import copy
+import io
+import os
 import pickle
+import re
+import select
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import nmt
 from nmt.errors import UsageError
@@ -122,3 +131,85 @@ def test_what_has_no_meaning_is_refused(model_file: Path) -> None:
     ):
         with pytest.raises(UsageError):
             wrong()
+
+
+def test_eight_threads_get_the_translations_of_one(model_file: Path) -> None:
+    options = nmt.SearchOptions(beam_size=1, max_extra_tokens=0, no_guard=True)
+    translator = nmt.Translator.load(model_file, options, markup="html", alignment=True)
+    words = "the cat sees a small bird and the old dog".split()
+    lines = [
+        f"{' '.join(words[: n % 8])} <b>{words[n % 7]}</b> <i>{words[-1 - n % 3]} {n}</i>"
+        for n in range(300)
+    ]
+    expected = [translator.translate([line])[0] for line in lines]
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda line: translator.translate([line])[0], lines))
+    assert [found.text for found in answers] == [found.text for found in expected]
+    assert [found.alignment for found in answers] == [found.alignment for found in expected]
+
+
+def test_a_call_has_its_own_threads_of_torch_and_others_keep_theirs(model_file: Path) -> None:
+    counts: list[int] = []
+
+    def look() -> None:
+        with ThreadPoolExecutor(1) as new_thread:
+            of_others = new_thread.submit(torch.get_num_threads).result()
+        counts[:] = torch.get_num_threads(), of_others
+
+    torch.set_num_threads(3)
+    for own in (1, 2):
+        translator = nmt.Translator.load(model_file, OPTIONS, threads=own)
+        translator.translate(LINES[:1], on_step=look)
+        assert counts == [own, 3]
+        look()
+        assert counts == [3, 3]
+
+
+def in_fork(translator: nmt.Translator) -> str:
+    """Return the text of a line, or the error, of a fork of this process."""
+    from_fork, to_parent = os.pipe()
+    if not (process := os.fork()):
+        try:
+            answer = translator.translate(LINES[:1])[0].text
+        except UsageError as error:
+            answer = str(error)
+        os.write(to_parent, answer.encode())
+        os._exit(0)
+    os.close(to_parent)
+    try:
+        has_answer, _, _ = select.select([from_fork], [], [], 60)
+        return os.read(from_fork, 1_000).decode() if has_answer else "no answer"
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(from_fork)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_fork_after_the_first_translation_gets_an_answer_or_an_error(model_file: Path) -> None:
+    torch.set_num_threads(2)
+    torch.ones(1_000, 1_000).sum()  # starts them
+    translator = nmt.Translator.load(model_file, OPTIONS)
+    (translation,) = translator.translate(LINES[:1])
+    assert in_fork(translator) == translation.text
+    threaded = nmt.Translator.load(model_file, OPTIONS, threads=2)
+    assert "load it after the fork" in in_fork(threaded)
+
+
+def test_the_server_of_the_manual_answers(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(nmt.__file__).parent / "translate/README.md").read_text(encoding="utf-8")
+    programs = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (program,) = (program for program in programs if "def application" in program)
+    shutil.copy(model_file, tmp_path / "averaged.safetensors")
+    monkeypatch.chdir(tmp_path)
+    server: dict[str, Any] = {}
+    exec(program, server)
+    answers: list[Any] = []
+    body = b"<b>a cat</b>\n\na dog"
+    request = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
+    (answer,) = server["application"](request, lambda *status: answers.append(status))
+    assert answers[0][0] == "200 OK"
+    first, blank, _ = answer.decode().split("\n")
+    assert (re.findall("<.*?>", first), blank) == (["<b>", "</b>"], "")

@@ -103,12 +103,12 @@ class Translators:
         keep_freed_memory()
         # Threads started in this process would be missing in its forks.
         torch.set_num_threads(1)
-        translator = _load(config, _Machine("cpu", batch_tokens, kernel))
         threads = threads or default_threads(count)
+        machine = _Machine("cpu", batch_tokens, kernel, threads if count == 1 else 1)
+        translator = _load(config, machine)
         if count == 1:
-            torch.set_num_threads(threads)
             return cls(translator, 1, kernel=translator.engine.kernel)
-        on_cpu = partial(_translate_on_cpu, translator, threads)
+        on_cpu = partial(_translate_in_fork, translator, threads)
         on_death = partial(_halve_after_death, translator)
         copies = Workers(on_cpu, count, method="fork", on_death=on_death)
         return cls(translator, count, copies, translator.engine.kernel)
@@ -193,11 +193,9 @@ class Translators:
                 yield [pool[line] for line in share]
 
 
-def _translate_on_cpu(translator: Translator, threads: int, lines: Pool) -> Translations:
-    """Translate lines with so many threads of this process, which may be a fork."""
-    import torch
-
-    torch.set_num_threads(threads)
+def _translate_in_fork(translator: Translator, threads: int, lines: Pool) -> Translations:
+    """Translate lines with so many threads, which a fork of a process of one thread may start."""
+    translator.engine.threads = threads
     return _translate(translator, lines)
 
 
@@ -285,10 +283,7 @@ def _loaded(config: TranslationConfig, machine: _Machine) -> Callable[[Pool], Tr
     """Load a model or an export for this process only, and return what translates lines."""
     if not config.is_export:
         keep_freed_memory()
-    translator = _load(config, machine)
-    if config.is_export:
-        return partial(_translate, translator)
-    return partial(_translate_on_cpu, translator, machine.threads)
+    return partial(_translate, _load(config, machine))
 
 
 def _load(
@@ -310,7 +305,11 @@ def _load(
         from nmt.translate.load_model import load
 
         engine, language_pair = load(
-            config, device=device, batch_tokens=batch_tokens, kernel=machine.kernel
+            config,
+            device=device,
+            batch_tokens=batch_tokens,
+            kernel=machine.kernel,
+            threads=machine.threads,
         )
         use_tf32(engine.device, "fp32")  # which cuDNN's default is not
     return Translator(engine, language_pair, config)

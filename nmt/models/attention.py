@@ -7,9 +7,7 @@ of its values (the paper's d_k and d_v, mostly both D / H), n and m tokens of pa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +15,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.config.model_config import TransformerConfig
-from nmt.data.batches import Batch
 from nmt.models.kernels.linear import batched_type, linear
-from nmt.models.kernels.packed_attention import Sentences, attend_packed, attention_weights
+from nmt.models.kernels.packed_attention import Sentences, attend_packed
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.kernels.relative_positions import Relative, from_last
 from nmt.models.kernels.softmax import softmax
@@ -136,18 +133,10 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
         """Attend within each sentence of x (n, D), only backwards if causal: (n, D)."""
-        attended = self._within(attend_packed, x, sentences, causal=causal)  # (n, H, V)
-        return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
-
-    def weights(self, x: Tensor, sentences: Sentences, *, causal: bool = False) -> Tensor:
-        """Return the attention weights of `forward`, (B, H, T, T), without a gradient."""
-        return self._within(attention_weights, x, sentences, causal=causal)
-
-    def _within(
-        self, function: Callable[..., Tensor], x: Tensor, sentences: Sentences, *, causal: bool
-    ) -> Tensor:
         projected, relative = self.project(x, sentences.rotation), self.relative_vectors
-        return function(projected, sentences, sentences, causal=causal, relative=relative)
+        sentences.record(self, projected, sentences, causal=causal, relative=relative)
+        attended = attend_packed(projected, sentences, sentences, causal=causal, relative=relative)
+        return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
 
 
 class CrossAttention(nn.Module):
@@ -184,12 +173,9 @@ class CrossAttention(nn.Module):
 
     def attend(self, projected: Projected, own: Sentences, others: Sentences) -> Tensor:
         """Return the result of `forward` for what `project` returns."""
+        own.record(self, projected, others)
         attended = attend_packed(projected, own, others)  # (n, H, V)
         return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
-
-    def weights(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
-        """Return the attention weights of `forward`, (B, H, T, S), without a gradient."""
-        return attention_weights(self.project(x, memory), own, others)
 
     def project(self, x: Tensor, memory: Tensor) -> Projected:
         """Return queries of x (n, D), keys and values of the memory (m, D)."""
@@ -200,27 +186,6 @@ class CrossAttention(nn.Module):
             return query, key_value.view(len(memory), 2, self.num_heads, -1)  # (m, 2, H, K)
         parts = torch.split(key_value, self.widths, dim=1)
         return query, *(part.view(len(memory), 1, self.num_heads, -1) for part in parts)
-
-
-@torch.no_grad()
-def recorded_weights(
-    model: nn.Module, attentions: Iterable[nn.Module], batch: Batch
-) -> dict[nn.Module, Tensor]:
-    """Return the weights (B, H, queries, keys) of each attention in a forward pass.
-
-    Their `weights` compute them from the inputs of each attention, so that the pass itself does not
-    change.
-    """
-    recorded: dict[nn.Module, Tensor] = {}
-
-    def record(attention: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        recorded[attention] = attention.weights(*args, **kwargs)
-
-    with ExitStack() as hooks:
-        for attention in attentions:
-            hooks.enter_context(attention.register_forward_pre_hook(record, with_kwargs=True))
-        model(batch)
-    return recorded
 
 
 def attend_grouped(query: Tensor, key: Tensor, value: Tensor, score_bias: Tensor) -> Tensor:

@@ -26,17 +26,12 @@ from torch.nn import functional as F
 
 from nmt.config.model_config import ConvolutionalConfig
 from nmt.data.batches import Batch, Packed
-from nmt.models.attention import padding_bias, recorded_weights
+from nmt.models.attention import padding_bias
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import batched_type, linear
-from nmt.models.kernels.packed_attention import (
-    Sentences,
-    attend_packed,
-    attention_weights,
-    takes_packed,
-)
-from nmt.models.kernels.padded_layout import PaddedLayout, Projected
+from nmt.models.kernels.packed_attention import Recorded, Sentences, attend_packed, takes_packed
+from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import KeptRows, move_
 from nmt.models.layers import dropout, variance_preserving
 
@@ -133,18 +128,11 @@ class MultiStepAttention(nn.Module):
         self, h: Tensor, g: Tensor, own: Sentences, keys_values: Tensor, others: Sentences
     ) -> Tensor:
         """Attend from h (n, H) and g (n, D) of the sentences `own` to their sources: (n, H)."""
-        attended = attend_packed(self._projected(h, g, keys_values), own, others)  # (n, 1, D)
-        return self.project(attended[:, 0])
-
-    def weights(
-        self, h: Tensor, g: Tensor, own: Sentences, keys_values: Tensor, others: Sentences
-    ) -> Tensor:
-        """Return the attention weights of `forward`, (B, 1, T, S), in fp32 or wider."""
-        return attention_weights(self._projected(h, g, keys_values), own, others)
-
-    def _projected(self, h: Tensor, g: Tensor, keys_values: Tensor) -> Projected:
         queries = self.queries(h, g) * g.shape[1] ** 0.5  # the paper does not divide the scores
-        return queries[:, None, None], keys_values
+        projected = queries[:, None, None], keys_values
+        own.record(self, projected, others)
+        attended = attend_packed(projected, own, others)  # (n, 1, D)
+        return self.project(attended[:, 0])
 
 
 _EMBEDDING_STD = 0.1
@@ -300,8 +288,8 @@ class ConvolutionalModel(TranslationModel):
     def blocks(self) -> Sequence[nn.Module]:
         return [*self.encoder, *self.decoder]
 
-    def forward(self, batch: Batch) -> Tensor:
-        sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
+    def forward(self, batch: Batch, recorded: Recorded | None = None) -> Tensor:
+        sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in, recorded)
         keys_values = self._encode(batch.src)  # (m, 2, 1, D)
         g = self.tgt_embedding(batch.tgt_in.tokens, batch.tgt_in.positions)  # (n, D)
         neighbours = self._neighbours(batch.tgt_in, causal=True)
@@ -312,14 +300,18 @@ class ConvolutionalModel(TranslationModel):
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         attentions = [layer.attention for layer in self._decoder_layers()]
-        recorded = recorded_weights(self, attentions, batch)
-        cross = torch.stack([recorded[attention] for attention in attentions])
+        cross = torch.stack(self._weights(batch, attentions))
         return AttentionWeights(encoder=cross[:0], decoder=cross[:0], cross=cross)
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         layers = self._decoder_layers()
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
-        return recorded_weights(self, [attention], batch)[attention]
+        return self._weights(batch, [attention])[0]
+
+    def _weights(self, batch: Batch, attentions: Sequence[nn.Module]) -> list[Tensor]:
+        recorded: Recorded = dict.fromkeys(attentions)
+        self(batch, recorded)
+        return [weights for weights in recorded.values() if weights is not None]
 
     def _encode(self, src: Packed) -> Tensor:
         """Return the keys z and values (z + e) * sqrt(S) of all layers' attention: (m, 2, 1, D).
@@ -341,8 +333,8 @@ class ConvolutionalModel(TranslationModel):
         values = (z + e) * scales[src.sentences, None]
         return torch.stack((z, values), dim=1)[:, :, None]
 
-    def _sentences(self, packed: Packed) -> Sentences:
-        return Sentences.of(packed, 1, as_packed=self.is_padding_free)
+    def _sentences(self, packed: Packed, recorded: Recorded | None = None) -> Sentences:
+        return Sentences.of(packed, 1, as_packed=self.is_padding_free, recorded=recorded)
 
     def begin(self, src: Packed) -> ConvolutionalState:
         layout = PaddedLayout.of(src)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean, is_of_memory
@@ -132,6 +135,40 @@ def memory_errors() -> Iterator[None]:
         if is_of_memory(error):  # torch.OutOfMemoryError has such a message, too
             raise MemoryError(str(error)) from error
         raise
+
+
+_changing_threads = threading.Lock()
+# A fork must not get it locked by a thread that it does not have.
+os.register_at_fork(
+    before=_changing_threads.acquire,
+    after_in_parent=_changing_threads.release,
+    after_in_child=_changing_threads.release,
+)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch compute on so many threads what this thread of Python asks of it, and no other."""
+    before = _set_torch_threads(count)
+    try:
+        yield
+    finally:
+        _set_torch_threads(before)
+
+
+def _set_torch_threads(count: int) -> int:
+    """Set torch's threads for this thread of Python; return how many there were."""
+    import torch
+
+    before = torch.get_num_threads()
+    if before != count:
+        # torch's own function sets them for this thread, and for all that have not asked torch for
+        # anything yet. For these, a new thread reads the number before, and sets it again after.
+        with _changing_threads, ThreadPoolExecutor(1) as new_thread:
+            of_others = new_thread.submit(torch.get_num_threads).result()
+            torch.set_num_threads(count)
+            new_thread.submit(torch.set_num_threads, of_others).result()
+    return before
 
 
 # The parameters of glibc's mallopt, from its malloc.h.

@@ -17,13 +17,13 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.models.base import TranslationModel
+from nmt.models.device import torch_threads
 from nmt.models.kernels.linear import Product, in_few_sizes, onednn_product, use_packed
 from nmt.models.layers import TokenEmbedding
 from nmt.models.positions import LearnedPositions, RelativePositions
@@ -67,7 +67,7 @@ def is_usable(kernel: str, precision: str) -> bool:
     random = torch.Generator().manual_seed(0)
     # Enough numbers that reference code takes milliseconds.
     x, weight = (torch.randn(rows, 128, generator=random) for rows in (64, 128))
-    with torch.inference_mode(), one_thread():
+    with torch.inference_mode(), torch_threads(1):
         try:
             product = KERNELS[precision][kernel](weight)
             result = product(x, None)
@@ -83,7 +83,7 @@ def is_usable(kernel: str, precision: str) -> bool:
 @functools.cache
 def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> tuple[str, float]:
     usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
-    with torch.inference_mode(), one_thread():
+    with torch.inference_mode(), torch_threads(1):
         seconds = _race({kernel: KERNELS[precision][kernel] for kernel in usable}, shapes)
     # Rounded weights take as long as exact ones.
     fp32 = _clearly_first([kernel for kernel in seconds if kernel in KERNELS["fp32"]], seconds)
@@ -127,17 +127,6 @@ def _seconds(product: Product, x: Tensor, calls: int = 1) -> float:
     for _ in range(calls):
         product(x, None)
     return max(_SHORTEST_SECONDS, time.thread_time() - started) / calls
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: more threads would be missing in forks of this process."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _transposed(weight: Tensor) -> Product:

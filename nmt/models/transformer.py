@@ -9,7 +9,7 @@ and values; those of the memory are computed once per sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import cast
 
 import numpy as np
@@ -25,12 +25,11 @@ from nmt.models.attention import (
     attend_grouped,
     fused_backends,
     padding_bias,
-    recorded_weights,
 )
 from nmt.models.base import AttentionWeights, DecoderState, TranslationModel
 from nmt.models.device import joined, to_device
 from nmt.models.kernels.linear import linear
-from nmt.models.kernels.packed_attention import Sentences, takes_packed
+from nmt.models.kernels.packed_attention import Recorded, Sentences, takes_packed
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.models.kv_cache import CacheRows, KeyValueCache, move_, moved
 from nmt.models.layers import Residual, bias, feed_forward, final_norm, shared_embeddings
@@ -208,8 +207,10 @@ class Transformer(TranslationModel):
         states, queries, keys = self._forward(batch, head)
         return states, queries, keys
 
-    def _forward(self, batch: Batch, head: AttentionHead | None) -> list[Tensor]:
-        sources, targets = self._sentences(batch.src), self._sentences(batch.tgt_in)
+    def _forward(
+        self, batch: Batch, head: AttentionHead | None, recorded: Recorded | None = None
+    ) -> list[Tensor]:
+        sources, targets = (self._sentences(side, recorded) for side in (batch.src, batch.tgt_in))
         memory = self._encode(sources)  # (m, D)
         packed = batch.tgt_in
         x = self._embed_targets(packed.tokens, packed.positions, packed.longest)  # (n, D)
@@ -228,8 +229,8 @@ class Transformer(TranslationModel):
             [] if is_recurrent else [layer.attention for layer in self._decoder_layers()],
             [layer.cross_attention for layer in self._decoder_layers()],
         )
-        recorded = recorded_weights(self, chain(*attentions), batch)
-        encoder, decoder, cross = ([recorded[a] for a in part] for part in attentions)
+        weights = iter(self._weights(batch, [*chain(*attentions)]))
+        encoder, decoder, cross = (list(islice(weights, len(part))) for part in attentions)
         stacked = torch.stack(cross)
         return AttentionWeights(
             encoder=torch.stack(encoder),
@@ -239,7 +240,12 @@ class Transformer(TranslationModel):
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         attention = self._decoder_layer(from_top).cross_attention
-        return recorded_weights(self, [attention], batch)[attention]
+        return self._weights(batch, [attention])[0]
+
+    def _weights(self, batch: Batch, attentions: Sequence[nn.Module]) -> list[Tensor]:
+        recorded: Recorded = dict.fromkeys(attentions)
+        self._forward(batch, None, recorded)
+        return [weights for weights in recorded.values() if weights is not None]
 
     def _encode(self, sources: Sentences) -> Tensor:
         """Return the memory (n, D)."""
@@ -260,10 +266,14 @@ class Transformer(TranslationModel):
         added = _of(self.tgt_positions, places, end)
         return self.tgt_embedding(tokens, added, blank)  # type: ignore[no-any-return]  # (n, D)
 
-    def _sentences(self, packed: Packed) -> Sentences:
+    def _sentences(self, packed: Packed, recorded: Recorded | None = None) -> Sentences:
         rotation = _of(self.rotations, packed.positions, packed.longest)
         return Sentences.of(
-            packed, self.config.num_heads, as_packed=self.is_padding_free, rotation=rotation
+            packed,
+            self.config.num_heads,
+            as_packed=self.is_padding_free,
+            rotation=rotation,
+            recorded=recorded,
         )
 
     def begin(self, src: Packed) -> TransformerState:

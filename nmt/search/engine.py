@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -70,6 +71,7 @@ class Engine(ABC):
     """Finds translations with fixed search options."""
 
     kernel: str | None = None  # for matrix products on a CPU, if there is a choice
+    threads: int = 1  # of torch, while it is at work
     looks_first: bool = True
     """Whether a first look finds most translations; see `search_with_low_limit`."""
 
@@ -125,6 +127,10 @@ class Engine(ABC):
                         on_progress(copies[longest])
         self.batch_tokens = budget  # it would not fit the next time either
         return [results[number] for number in first_of]
+
+    def at_work(self) -> AbstractContextManager[object]:
+        """Be ready to work for as long as the context lasts; UsageError if a fork never can."""
+        return nullcontext()
 
     def longest(self, source: Source) -> int:
         """Return the length limit that search has for a source's translation, without eos."""

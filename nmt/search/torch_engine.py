@@ -9,6 +9,8 @@ Align and Translate with Transformer Models", the layer average baseline).
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
@@ -21,8 +23,9 @@ from nmt.config.model_config import AttentionHead
 from nmt.data.batches import Batch, collate, pack_sources, parts_by_length
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import BOS_ID
+from nmt.errors import UsageError
 from nmt.models.base import AttentionWeights, Decoder, TranslationModel
-from nmt.models.device import memory_errors
+from nmt.models.device import memory_errors, torch_threads
 from nmt.models.ensemble import Ensemble
 from nmt.search.beam_search import Group, decode, logits_in_blocks
 from nmt.search.engine import Engine, Ids, OnProgress, OnStep, Pair, Searched, Source, source_cost
@@ -48,18 +51,36 @@ class TorchEngine(Engine):
         batch_tokens: int | None = None,
         alignment_head: AttentionHead | None = None,
         kernel: str | None = None,
+        threads: int = 1,
     ) -> None:
         """Take a model on `device`, in evaluation mode.
 
         All but search needs a `TranslationModel` or an `Ensemble`. The head is one that was trained
-        to show alignments. The kernel is that of the model's weights on a CPU.
+        to show alignments. The kernel is that of the model's weights on a CPU. `threads` are those
+        of torch while the engine is `at_work`.
+        UsageError if `threads` is not a whole number from 1.
         """
+        if type(threads) is not int or threads < 1:
+            raise UsageError(f"threads are {threads!r}; they must be 1 or more")
         default = _GPU_BATCH_TOKENS if device.type == "cuda" else _CPU_BATCH_TOKENS
         super().__init__(options, default if batch_tokens is None else batch_tokens)
         self.model = model
         self.device = device
         self.alignment_head = alignment_head
         self.kernel = kernel
+        self.threads = threads
+        # The process that has its threads, or its GPU, which a fork does not have; None: any.
+        self._process = os.getpid() if device.type == "cuda" or threads > 1 else None
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        if self._process not in (None, os.getpid()):
+            raise UsageError(
+                "the model was loaded before this process was forked, and a fork has neither its "
+                "GPU nor its threads; load it after the fork"
+            )
+        with torch_threads(self.threads):
+            yield
 
     @torch.inference_mode()
     def find(

@@ -21,12 +21,11 @@ from nmt.config.training_config import TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
 from nmt.models.base import TranslationModel
-from nmt.models.device import default_precision, is_since_ampere, use_tf32
+from nmt.models.device import default_precision, is_since_ampere, torch_threads, use_tf32
 from nmt.models.kernels.compiler import problem_of_compiling
 from nmt.models.kernels.linear import has_onednn, linear, use_library
 from nmt.models.kernels.packed_attention import use_sentence_kernel
 from nmt.models.layers import forget_masks
-from nmt.models.packed_weights import one_thread
 from nmt.models.registry import build_model, count_parameters
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
@@ -186,7 +185,7 @@ def is_clearly_faster(
     hardly changes that, so the answer is the same at every start.
     """
     wins = losses = 0
-    with one_thread():
+    with torch_threads(1):
         usual(), other()  # warm up
         while wins < _WINS and losses < _LOSSES:
             # The order alternates, because the second one finds its operands in the cache.

@@ -256,8 +256,9 @@ class Validator:
         self, model: TranslationModel, langs: tuple[str, str], options: SearchOptions
     ) -> Translator:
         src, tgt = self.data.vocabularies(langs)
+        threads = torch.get_num_threads()
         return Translator(
-            TorchEngine(model, options.into(tgt), device=self.device),
+            TorchEngine(model, options.into(tgt), device=self.device, threads=threads),
             LanguagePair(langs, src, tgt, self.data.info.max_length, self._whole_src_tokens),
             TranslationConfig(search=options),
         )

@@ -24,12 +24,14 @@ def load(
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
     kernel: str | None = None,
+    threads: int = 1,
 ) -> tuple[TorchEngine, LanguagePair]:
     """Load a model or an ensemble. torch keeps its threads and other settings of the process.
 
     device: cpu, cuda, cuda:1 or auto.
     batch_tokens: see `Engine`; if None, a default for the device.
     kernel: one of `KERNELS`, for CPUs; the fastest if None.
+    threads: of torch, for a call.
     DataError if a file is missing, damaged or of another version. MissingKernel if this machine
     does not have the kernel. UsageError if the device is not there, does not support the precision,
     or the models cannot be joined.
@@ -70,6 +72,7 @@ def load(
         batch_tokens=batch_tokens,
         alignment_head=cards[0].alignment_head,
         kernel=kernel,
+        threads=threads,
     )
     return engine, language_pair
 

@@ -64,6 +64,7 @@ class Translator:
         *,
         device: torch.device | str = "cpu",
         batch_tokens: int | None = None,
+        threads: int = 1,
         **values: Any,
     ) -> Translator:
         """Load a model file, the best model of a run folder, or a folder of Hugging Face.
@@ -72,6 +73,7 @@ class Translator:
         options: of the search, or the whole configuration.
         device: cpu, cuda, cuda:1 or auto.
         batch_tokens: see `Engine`; if None, a default for the device.
+        threads: of torch, for each call. Other calls of torch in this process keep theirs.
         values: of fields of `TranslationConfig`, such as `alignment=True`.
         DataError if a file is missing, damaged or of another version. UsageError if the device does
         not support the precision, models cannot be joined, options conflict, or a language is not
@@ -80,7 +82,8 @@ class Translator:
         from nmt.translate.load_model import load
 
         config = TranslationConfig.from_call(path, options, **values)
-        return cls(*load(config, device=device, batch_tokens=batch_tokens), config)
+        loaded = load(config, device=device, batch_tokens=batch_tokens, threads=threads)
+        return cls(*loaded, config)
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse to be copied or pickled: packed weights belong to the model that was loaded."""
@@ -112,7 +115,7 @@ class Translator:
         on_step: Callable[[], object] | None = None,
         units: Sequence[MarkedLines] = (),
     ) -> list[Translation]:
-        """Translate lines.
+        """Translate lines. Several threads may call this at a time.
 
         lines: any text. Blank lines stay blank, and those without letters are copied.
         prefixes: what each translation begins with, or at least its first segment; or none.
@@ -122,7 +125,8 @@ class Translator:
         on_step: called before each step of the decoder. If it raises, the search ends.
         units: the lines, parsed, if they are units of a document, which may be split; or none.
         Returns the translation of each line, with `error` set if there is none. UsageError if
-        something is not text, numbers differ, or options do not go together.
+        something is not text, numbers differ, options do not go together, or this process is a fork
+        that the model is not of use to.
         """
         texts, begun = _as_lines(lines), _as_lines(prefixes)
         if begun and len(begun) != len(texts):
@@ -133,21 +137,22 @@ class Translator:
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
         form = units[0].form if units else self.config.tags
-        return translate_lines(
-            units or list(map(only_text, texts)),
-            begun,
-            [list(map(only_text, _as_lines(context))) for context in before],
-            engine=self.engine,
-            language_pair=self.language_pair,
-            config=self.config,
-            form=form,
-            is_document=bool(units),
-            take_out=partial(take_out, self._is_known, form),
-            segment_lines=self._segment_lines,
-            join_segments=self._join_segments,
-            on_progress=on_progress,
-            on_step=on_step,
-        )
+        with self.engine.at_work():
+            return translate_lines(
+                units or list(map(only_text, texts)),
+                begun,
+                [list(map(only_text, _as_lines(context))) for context in before],
+                engine=self.engine,
+                language_pair=self.language_pair,
+                config=self.config,
+                form=form,
+                is_document=bool(units),
+                take_out=partial(take_out, self._is_known, form),
+                segment_lines=self._segment_lines,
+                join_segments=self._join_segments,
+                on_progress=on_progress,
+                on_step=on_step,
+            )
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.
@@ -168,16 +173,17 @@ class Translator:
         searched = next((segment for segment in segments if segment.copy is None), None)
         if searched is None:
             raise NMTError("cannot draw attention: the line has no letters")
-        ((hypotheses, _),) = search_segments(self.engine, [searched])
-        if isinstance(hypotheses, str):
-            raise NMTError(f"cannot draw attention: {hypotheses}")
-        src_vocabulary = self.language_pair.src_vocabulary
-        tgt_vocabulary = self.language_pair.tgt_vocabulary
-        source, target = searched.source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
-        tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
-        if all_heads:
-            return draw_attention(self.engine.attention_weights(source, target), *tokens)
-        (weights,) = self.engine.attention([(source, target)])
+        with self.engine.at_work():
+            ((hypotheses, _),) = search_segments(self.engine, [searched])
+            if isinstance(hypotheses, str):
+                raise NMTError(f"cannot draw attention: {hypotheses}")
+            src_vocabulary = self.language_pair.src_vocabulary
+            tgt_vocabulary = self.language_pair.tgt_vocabulary
+            source, target = searched.source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
+            tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
+            if all_heads:
+                return draw_attention(self.engine.attention_weights(source, target), *tokens)
+            (weights,) = self.engine.attention([(source, target)])
         if weights is None:
             raise NMTError("cannot draw attention: out of memory")
         return draw_matrix(weights, *tokens)

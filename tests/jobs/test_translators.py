@@ -117,13 +117,12 @@ def test_one_worker_has_the_threads_of_omp_num_threads(
     threads: int | None,
     expected: int,
 ) -> None:
-    chosen: list[int] = []  # loading sets them for its own purposes, and back
-    monkeypatch.setattr("torch.set_num_threads", chosen.append)
     monkeypatch.setattr("nmt.system.machine.cores", lambda: 3)
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     config = TranslationConfig(models=(model_file,), search=SearchOptions())
-    Translators.start(config, JobOptions(device="cpu", workers="1", threads=threads))
-    assert chosen[-1] == expected
+    started = Translators.start(config, JobOptions(device="cpu", workers="1", threads=threads))
+    with started.translator.engine.at_work():
+        assert torch.get_num_threads() == expected
 
 
 def test_the_parent_of_gpu_workers_loads_a_model_only_for_itself(

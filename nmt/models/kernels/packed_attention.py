@@ -21,13 +21,16 @@ from itertools import chain, islice
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.batches import Packed
 from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import HeadLayout, PaddedLayout, Projected, in_heads
 from nmt.models.kernels.relative_positions import Relative, spread_by_distance, sum_by_distance
 from nmt.models.kernels.softmax import softmax, softmax_gradient
+
+Recorded = dict[nn.Module, Tensor | None]
+"""The weights (B, H, queries, keys) of some attentions in one pass; None before it."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,42 @@ class Sentences:
     heads: HeadLayout | None  # of these groups
     rotation: Tensor | None = None
     """(n, K) rotates the queries and keys of self-attention (see `rotated`); None: no rotation."""
+    recorded: Recorded | None = None
+    """The attentions of which this pass records the weights; None: of none."""
 
     @classmethod
     def of(
-        cls, packed: Packed, num_heads: int, *, as_packed: bool, rotation: Tensor | None = None
+        cls,
+        packed: Packed,
+        num_heads: int,
+        *,
+        as_packed: bool,
+        rotation: Tensor | None = None,
+        recorded: Recorded | None = None,
     ) -> Sentences:
         """Lay out sentences in groups, unless attention takes them packed."""
         if as_packed:
-            return cls(packed, (), None, rotation)
+            return cls(packed, (), None, rotation, recorded)
         groups = tuple(PaddedLayout.of_group(packed, group) for group in packed.groups)
-        return cls(packed, groups, HeadLayout.of(groups, num_heads), rotation)
+        return cls(packed, groups, HeadLayout.of(groups, num_heads), rotation, recorded)
+
+    def record(
+        self,
+        attention: nn.Module,
+        projected: Projected,
+        others: Sentences,
+        *,
+        causal: bool = False,
+        relative: Relative | None = None,
+    ) -> None:
+        """Record the weights of an attention from these sentences to others, if they are wanted.
+
+        What is wanted belongs to the pass and not to the model, which several threads may use.
+        """
+        if self.recorded is not None and attention in self.recorded:
+            self.recorded[attention] = attention_weights(
+                projected, self, others, causal=causal, relative=relative
+            )
 
 
 def takes_packed(like: Tensor, head_width: int, value_width: int) -> bool:
@@ -163,6 +192,7 @@ def _parts(x: Tensor) -> Sequence[Tensor]:
     return x.unbind(1) if x.shape[1] > 1 else (x.squeeze(1),)
 
 
+@torch.no_grad()
 def attention_weights(
     projected: Projected,
     own: Sentences,
