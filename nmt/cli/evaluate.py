@@ -245,7 +245,7 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
     from nmt.scoring.inputs import Text
     from nmt.scoring.metrics import make_metrics
     from nmt.scoring.results import evaluate as score
-    from nmt.scoring.text_warnings import equal_only_in_nfc
+    from nmt.scoring.text_warnings import equal_only_in_nfc, other_quotes
     from nmt.scoring.tokenizers import has_han
 
     test, *others = tests
@@ -259,9 +259,8 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
             )
         outputs = [list(compose_lines(lines)) for lines in outputs]
         references = list(compose_lines(references))
-    for warning in equal_only_in_nfc(
-        Text(test.what, outputs[0]), Text("its reference", references)
-    ):
+    sides = Text(test.what, outputs[0]), Text("its reference", references)
+    for warning in (*equal_only_in_nfc(*sides), *other_quotes(*sides)):
         console.warning(warning)
     tgt = test.text.langs[1]
     made = make_metrics(

@@ -14,7 +14,7 @@ from nmt.config.fields import check, like, value
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.jobs.options import JobOptions
 from nmt.models.device import PRECISIONS
-from nmt.scoring.options import ScoringOptions
+from nmt.scoring.options import ScoringOptions, problems_of_quoting
 from nmt.search.options import SearchOptions
 from nmt.translate.options import TranslationConfig
 
@@ -35,7 +35,8 @@ class RescoreOptions:
     source: Path = value(
         ...,
         "The source text, one sentence a line. It may be compressed (.gz, .xz, .bz2), WMT's SGML "
-        "(.sgm), or a column of a .tsv file, for example test.tsv:1.",
+        "(.sgm), a column of a table, for example test.tsv:1 or test.jsonl:source, or a document "
+        "such as .po, .xlf, .srt or .html.",
         metavar="FILE",
     )
     n_best: Path | None = value(
@@ -45,6 +46,7 @@ class RescoreOptions:
         metavar="FILE",
     )
     encoding: str = like(ScoringOptions, "encoding", "utf-8")
+    quoting: tuple[str, ...] = like(ScoringOptions, "quoting", ())
     ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None)
     scores: bool = value(
         False, "Print `SCORE<TAB>TEXT` for each line instead, as `nmt translate --scores` does."
@@ -79,6 +81,7 @@ class RescoreOptions:
         check(self)
 
     def problems(self) -> Iterator[str]:
+        yield from problems_of_quoting(self.quoting)
         forms = {"n-best": self.n_best, "scores": self.scores}
         forms |= {"tokens": self.tokens, "json": self.json}
         if len(chosen := [name for name, value in forms.items() if value]) > 1:
@@ -131,7 +134,7 @@ def rescore(
     from nmt.interchange.importers.imported_once import model_of
     from nmt.models.device import choose_device, keep_freed_memory, use_tf32
     from nmt.models.model_file import find_model
-    from nmt.scoring.inputs import name_of, stream_together
+    from nmt.scoring.inputs import name_of, plain_lines, stream_together
     from nmt.system.machine import default_threads
     from nmt.translate import output
 
@@ -139,7 +142,10 @@ def rescore(
         raise UsageError("TARGET and --n-best FILE are both translations; give one of them")
     text = options.n_best or target or Path("-")
     name, src_name = name_of(text), name_of(options.source)
-    src_lines, lines = stream_together((options.source, text), Encoding.find(options.encoding))
+    encoding = Encoding.find(options.encoding)
+    src_lines, lines = stream_together((options.source, text), encoding, options.quoting)
+    if options.n_best is None:
+        lines = plain_lines(name, lines)
     device = choose_device(options.device)
     if device.type == "cpu":
         keep_freed_memory()

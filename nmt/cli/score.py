@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +32,9 @@ def score(
         argument(
             "REFERENCE",
             "The human translation, one sentence a line. It may be compressed (.gz, .xz, "
-            ".bz2), WMT's SGML (.sgm), a column of a .tsv file, for example test.tsv:2, or a "
-            "translator in WMT's XML, for example test.xml:A.",
+            ".bz2), WMT's SGML (.sgm), a column of a table, for example test.tsv:2 or "
+            "test.jsonl:target, a translator in WMT's XML, for example test.xml:A, or a document "
+            "such as .po, .xlf, .srt or .html.",
         ),
     ],
     hypothesis: Annotated[
@@ -95,15 +97,12 @@ def _read(
     from nmt.scoring.metrics import check_line_counts
 
     encoding = Encoding.find(options.encoding)
-    references = [
-        read_text(path, encoding, "reference") for path in (reference, *options.references)
-    ]
-    outputs = [read_text(path, encoding) for path in (hypothesis, *options.baselines)]
-    check_plain(outputs)
-    source = None
-    if options.source is not None:
-        source = read_text(options.source, encoding, "source")
+    read = partial(read_text, encoding=encoding, quoting=options.quoting)
+    references = [read(path, use="reference") for path in (reference, *options.references)]
+    outputs = [read(path) for path in (hypothesis, *options.baselines)]
+    source = None if options.source is None else read(options.source, use="source")
     texts = [*references, *outputs, *([source] if source is not None else [])]
+    check_plain(texts)
     check_line_counts([(text.name, len(text.lines)) for text in texts])
     check_segments(texts)
     return references, outputs, source

@@ -89,6 +89,18 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
     yield catalogue[last:]
 
 
+def catalogue_pairs(path: Path, catalogue: str, encoding: str) -> Iterator[tuple[str, str]]:
+    """Yield the source of each translation, and the translation, which may be empty (DataError)."""
+    singular = plural = ""
+    for keyword, form, text, *_ in _statements(path, catalogue, encoding):
+        if keyword == "msgid":
+            singular = plural = text
+        elif keyword == "msgid_plural":
+            plural = text
+        elif keyword.startswith("msgstr") and singular:
+            yield (plural if form else singular), text
+
+
 def _statements(
     path: Path, catalogue: str, encoding: str
 ) -> Iterator[tuple[str, int | None, str, int, int, str]]:

@@ -85,35 +85,9 @@ class Document:
     def read(cls, path: Path, kind: FileType, content: bytes, encoding: Encoding) -> Document:
         """Read a document.
 
-        path: its name; kind: its type; content: its bytes; encoding: if it does not say itself
-        which it has.
-        DataError if it is not valid in its encoding, or is damaged.
+        The arguments and errors are those of `decode_document`; DataError also if it is damaged.
         """
-        if content.startswith(tuple(MAGIC)):
-            raise DataError(kind.refusal(path))
-        bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
-        head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
-        declaration = None if bom else _DECLARED.get(kind.name)
-        declared = declaration and declaration.search(head)
-        name = _BOMS.get(bom) or UTF16_STARTS.get(content[:2], encoding.name)
-        if declared is not None and declared.lastindex:
-            name = declared[declared.lastindex].decode("ascii")
-        try:
-            if declared and kind.name == "HTML":
-                name = _as_browsers_do(name)
-            Encoding.find(name)
-            text = content[len(bom) :].decode(name)
-            text.encode()  # some codecs decode to lone surrogates, which are not text
-        except (LookupError, UsageError):
-            raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
-        except UnicodeError:
-            says = bom or declared
-            hint = "which it says it has; correct that" if says else "pass its --encoding"
-            raise DataError(
-                f"{path}: not valid {name}{',' if says else ';'} {hint}, or save it as UTF-8"
-            ) from None
-        if text.count("\0") * 4 > len(text):
-            raise DataError(f"{path}: not {name} text; pass its --encoding, or save it as UTF-8")
+        text, name, bom = decode_document(path, kind, content, encoding)
         reading = READERS[kind.name](path, text, name)
         parts = [part for part in reading.parts if part is not None]
         sources = reading.sources or [part.line for part in parts if isinstance(part, Unit)]
@@ -157,6 +131,43 @@ class Document:
                 "translation; save it as UTF-8"
             ) from None
         return Written(self.bom + encoded, refused, changed)
+
+
+def decode_document(
+    path: Path, kind: FileType, content: bytes, encoding: Encoding
+) -> tuple[str, str, bytes]:
+    """Return the text of a document, its encoding, and its byte-order mark.
+
+    path: its name; kind: its type; content: its bytes; encoding: if it does not say itself which it
+    has.
+    DataError if it is compressed, or not valid in its encoding.
+    """
+    if content.startswith(tuple(MAGIC)):
+        raise DataError(kind.refusal(path))
+    bom = next((bom for bom in _BOMS if content.startswith(bom)), b"")
+    head = _COMMENT.sub(b"", content[:_DECLARATION_BYTES])
+    declaration = None if bom else _DECLARED.get(kind.name)
+    declared = declaration and declaration.search(head)
+    name = _BOMS.get(bom) or UTF16_STARTS.get(content[:2], encoding.name)
+    if declared is not None and declared.lastindex:
+        name = declared[declared.lastindex].decode("ascii")
+    try:
+        if declared and kind.name == "HTML":
+            name = _as_browsers_do(name)
+        Encoding.find(name)
+        text = content[len(bom) :].decode(name)
+        text.encode()  # some codecs decode to lone surrogates, which are not text
+    except (LookupError, UsageError):
+        raise DataError(f"{path}: its encoding {name!r} is unknown; save it as UTF-8") from None
+    except UnicodeError:
+        says = bom or declared
+        hint = "which it says it has; correct that" if says else "pass its --encoding"
+        raise DataError(
+            f"{path}: not valid {name}{',' if says else ';'} {hint}, or save it as UTF-8"
+        ) from None
+    if text.count("\0") * 4 > len(text):
+        raise DataError(f"{path}: not {name} text; pass its --encoding, or save it as UTF-8")
+    return text, name, bom
 
 
 def _as_browsers_do(name: str) -> str:

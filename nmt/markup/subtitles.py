@@ -13,6 +13,7 @@ Source: https://www.w3.org/TR/webvtt1/#file-structure.
 
 from __future__ import annotations
 
+import html
 import re
 import string
 from collections.abc import Iterator, Sequence
@@ -89,20 +90,10 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     DataError if a line looks like times but is not, or there are none.
     """
     is_vtt = subtitles.startswith("WEBVTT")
-    times = list(_TIMES.finditer(subtitles))
-    starts = {found.start() for found in times}
-    strange = (found.start() for found in _LIKE_TIMES.finditer(subtitles))
-    fault = next((start for start in strange if start not in starts), None)
-    if fault is None and not times and ("-->" in subtitles if is_vtt else subtitles.strip()):
-        fault = 0
-    if fault is not None:
-        number = subtitles.count("\n", 0, fault) + 1
-        raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
     last = 0
     speeches = [
         speech
-        for cue, payload in _cues(subtitles, times, is_vtt=is_vtt)
-        if not _DATA.fullmatch(payload.strip())
+        for cue, payload in _cues(path, subtitles, is_vtt=is_vtt)
         for speech in _speeches(subtitles, cue, payload)
     ]
     for group in _sentences(speeches):
@@ -118,17 +109,35 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     yield subtitles[last:]
 
 
-def _cues(
-    text: str, times: Sequence[re.Match[str]], *, is_vtt: bool
-) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the times of each cue and what follows them. In WebVTT, an empty line ends a cue."""
+def cue_texts(path: Path, subtitles: str) -> Iterator[str]:
+    """Yield what is said in each cue, on one line and without tags; DataError as above."""
+    for _, payload in _cues(path, subtitles, is_vtt=subtitles.startswith("WEBVTT")):
+        text = re.sub(f"{_CODE}|{_TAG.pattern}", "", payload)
+        yield html.unescape(re.sub(r"\\[hN]", " ", text))
+
+
+def _cues(path: Path, text: str, *, is_vtt: bool) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield the times of each cue with text, and what follows them (DataError).
+
+    In WebVTT, an empty line ends a cue.
+    """
+    times = list(_TIMES.finditer(text))
+    starts = {found.start() for found in times}
+    strange = (found.start() for found in _LIKE_TIMES.finditer(text))
+    fault = next((start for start in strange if start not in starts), None)
+    if fault is None and not times and ("-->" in text if is_vtt else text.strip()):
+        fault = 0
+    if fault is not None:
+        number = text.count("\n", 0, fault) + 1
+        raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
     for cue, following in zip_longest(times, times[1:]):
         payload = text[cue.end() : len(text) if following is None else following.start()]
         if is_vtt:
             payload = _CUE_END.split(payload, maxsplit=1)[0]
         elif following is not None:
             payload = _NUMBER.sub("", payload)
-        yield cue, payload
+        if not _DATA.fullmatch(payload.strip()):
+            yield cue, payload
 
 
 def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:

@@ -67,6 +67,8 @@ class Xliff:
         """Read a file; DataError, naming the line, if it is not XLIFF or uses entities."""
         self._kept = 0  # units and segments that have a translation already
         self._sources: list[str] = []
+        self.pairs: list[tuple[str, str]] = []
+        """The source and target of each unit, or of each segment in 2.0, as they are written."""
         self._lacks_language = False  # of targets, which XLIFF 2 needs
         self._path = path
         self._raw = text.encode()
@@ -135,7 +137,11 @@ class Xliff:
         if not self._raw.endswith(b"/>", element.start, element.inside):
             element.closing = self._parser.CurrentByteIndex
             element.end = self._raw.index(b">", element.closing) + 1
-        if element.name in ("trans-unit", "segment") and element.is_translated:
+        is_unit = element.name in ("trans-unit", "segment")
+        if is_unit and (source := element.sides.get("source")):
+            target = self._content(element.sides.get("target"))
+            self.pairs.append((self._content(source), target))
+        if is_unit and element.is_translated:
             self._fill(element)
         elif self._open:
             self._open[-1].sides[element.name] = element

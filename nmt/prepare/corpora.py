@@ -20,8 +20,7 @@ from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
 from nmt.prepare.readers.reader import Survey, stamps
 from nmt.prepare.readers.reading import Reader, blocks_of, surveys_of
-from nmt.prepare.readers.text_names import name_and_value
-from nmt.tables.formats import file_and_columns
+from nmt.tables.formats import file_and_columns, name_and_value
 
 _BYTES_A_BYTE, _BYTES_A_PAIR = 0.6, 28
 """Disk space while a data folder is built: for each byte of text (a token takes two bytes and

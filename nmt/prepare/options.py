@@ -18,9 +18,9 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
 from nmt.data.moses import STEPS
 from nmt.errors import UsageError, did_you_mean
-from nmt.prepare.readers.text_names import TMX, ZIP, name_and_value, number_of, problems_of_values
+from nmt.prepare.readers.text_names import TMX, ZIP, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
-from nmt.tables.formats import QUOTINGS, STDIN, TABLES, file_and_columns
+from nmt.tables.formats import QUOTINGS, STDIN, TABLES, file_and_columns, name_and_value
 
 _text_value = partial(value, panel="Text")
 _vocabulary_value = partial(value, panel="Vocabulary")

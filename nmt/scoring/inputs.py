@@ -1,33 +1,45 @@
-"""Text to score: plain lines, a column of a TSV file, or the segments of WMT's SGML or XML.
+"""Text to score: plain lines, a column of a table, segments of WMT's SGML or XML, or a document.
 
-The name says which: `test.tsv:2` is the second column of a TSV file, `.sgm` and `.sgml` are SGML,
-`test.xml:A` is translator A of WMT's XML, and anything else is plain text. All may be compressed
-(`test.tsv.gz:2`).
+The name says which: `test.tsv:2` is the second column of a TSV file, `test.jsonl:target` a key of
+JSON Lines, `.sgm` and `.sgml` are SGML, and `test.xml:A` is translator A of WMT's XML. Documents
+such as `.srt` and `.po` give a line for each unit, and anything else is plain text. Tables and
+plain text may be compressed (`test.tsv.gz:2`).
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from nmt import console
+from nmt.console import counted
+from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, TextStream, decode_lines, read_lines, split_lines
 from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
 from nmt.markup import segment_files
-from nmt.markup.segment_files import SegmentFile
+from nmt.markup.file_types import TYPES, FileType, file_type, type_of_content
+from nmt.markup.segment_files import SegmentFile, Segments
 from nmt.system.files import read_when_ready
+from nmt.tables import formats
 from nmt.tables.scored_lines import form_of
 
 _CHUNK_BYTES = 1 << 20
-_COMPRESSED = ("gz", "xz", "bz2", "zst")
-_ENDING = rf"(?:\.(?:{'|'.join(_COMPRESSED)}))?"
-_TSV = re.compile(rf"(?P<file>.+\.tsv{_ENDING})(?::(?P<column>[1-9]\d{{0,8}}))?", re.IGNORECASE)
+_FIRST_LINES = 100  # that show whether they are text
 _PAIR = ("source", "hypothesis")
-_NO_LANGUAGE = {*_COMPRESSED, "sgm", "sgml", "tsv", "txt"}
+_UNKNOWN = ("und", "und")  # the languages, as ISO 639 spells that
+_DOCUMENTS = [suffix for kind in TYPES if kind.markup for suffix in kind.suffixes]
+_NO_LANGUAGE = {
+    *SUFFIXES,
+    ".sgm",
+    ".sgml",
+    ".txt",
+    *_DOCUMENTS,
+    *(one.suffix for one in formats.TABLES),
+}
 
 
 @dataclass(frozen=True)
@@ -38,42 +50,89 @@ class Text:
     lang: str = ""  # the language, if XML says it
 
 
-def read_text(path: Path, encoding: Encoding, use: str = "hypothesis") -> Text:
+def read_text(
+    path: Path, encoding: Encoding, use: str = "hypothesis", quoting: Sequence[str] = ()
+) -> Text:
     """Read a file in the form that its name says, or UTF-8 lines from stdin for -.
 
-    use: what is taken from XML that holds several texts: source, reference or hypothesis.
+    use: what is taken of a file that holds several texts: source, reference or hypothesis.
+    quoting: FILE=csv or FILE=none, for tables that do not show whether their cells are quoted.
     DataError if it is not of that form.
     """
-    name = name_of(path)
-    if test_set := SegmentFile.named(path):
-        side = test_set.read(encoding, use)
-        if side.left_out:
-            console.notice(f"{name}: {side.described_rest}")
-        return Text(name, side.lines, side.segments, side.lang)
-    if match := _TSV.fullmatch(path.name):
-        file = path.with_name(match["file"])
-        column = int(match["column"]) if match["column"] else None
-        return Text(name, _column(str(file), list(_stream(file, encoding)), column))
-    return Text(name, list(_stream(path, encoding)))
+    return _read_whole(path, encoding, use, quoting) or Text(
+        name_of(path), list(_stream(path, encoding))
+    )
 
 
-def stream_together(paths: Sequence[Path], encoding: Encoding) -> list[Iterator[str]]:
+def stream_together(
+    paths: Sequence[Path], encoding: Encoding, quoting: Sequence[str] = ()
+) -> list[Iterator[str]]:
     """Return the lines of a source and its translation; plain text is not read in advance.
 
-    UsageError if both are stdin. DataError if SGML or XML files differ in their segments.
+    UsageError if both are stdin. DataError if they differ in their segments.
     """
     if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")
-    whole = {
-        use: read_text(path, encoding, use)
-        for use, path in zip(_PAIR, paths, strict=True)
-        if _TSV.fullmatch(path.name) or SegmentFile.named(path)
-    }
-    check_segments(list(whole.values()))
-    return [
-        iter(whole[use].lines) if use in whole else _stream(path, encoding)
-        for use, path in zip(_PAIR, paths, strict=True)
+    whole = [
+        _read_whole(path, encoding, use, quoting) for use, path in zip(_PAIR, paths, strict=True)
     ]
+    check_segments([text for text in whole if text is not None])
+    return [
+        iter(text.lines) if text is not None else _stream(path, encoding)
+        for path, text in zip(paths, whole, strict=True)
+    ]
+
+
+def _read_whole(path: Path, encoding: Encoding, use: str, quoting: Sequence[str]) -> Text | None:
+    """Read a table, a test set or a document; None for plain lines."""
+    if path == Path("-"):
+        return None
+    if formats.is_table(formats.file_and_columns(str(path))[0]):
+        return Text(str(path), _read_column(str(path), encoding, quoting))
+    if test_set := SegmentFile.named(path):
+        side = test_set.read(encoding, use)
+        if side.left_out:
+            console.notice(f"{path}: {side.described_rest}")
+    elif kind := file_type(path):
+        side = _read_document(path, kind, encoding, use)
+    else:
+        return None
+    return Text(str(path), side.lines, side.segments, side.lang)
+
+
+def _read_column(name: str, encoding: Encoding, quoting: Sequence[str]) -> list[str]:
+    """Read a column of a table, such as test.jsonl:target or test.xlsx:Sheet:de (DataError)."""
+    file, columns = formats.file_and_columns(name)
+    form = next(one for one in formats.TABLES if one.suffix == formats.suffix_of(file))
+    if len(columns) > 1 + (form is formats.XLSX):
+        raise UsageError(f"{name}: name one column")
+    quoted = dict(map(formats.name_and_value, quoting)).get(file, "")
+    both, sheet = 2 * columns[-1:], "".join(columns[:-1])
+    request = formats.FileRequest(name, file, Path(file), both, _UNKNOWN, encoding, quoted, sheet)
+    table = form.open(replace(request, is_one_side=True))
+    rows = list(enumerate(table.checked_rows(lambda _: None), start=1))
+    kept = [(number, row) for number, row in rows if not row.left_out]
+    if why := next((row.left_out for _, row in rows if row.left_out), ""):
+        number = counted(len(rows) - len(kept), "row", "rows")
+        console.notice(f"{name}: {number} left out, which its makers mark, such as {why}")
+    if missing := next((number for number, row in kept if row.is_missing), 0):
+        raise DataError(
+            f"{name}: row {missing:,} has no text there, or more cells than the first; mend it"
+        )
+    remedy = "save it as UTF-8, or pass --encoding"
+    texts = (row.src for _, row in kept)
+    return list(decode_lines(texts, table.encoding, name=name, remedy=remedy))
+
+
+def _read_document(path: Path, kind: FileType, encoding: Encoding, use: str) -> Segments:
+    """Read the units of a document; DataError if its type is not supported."""
+    if not kind.markup:
+        is_json = kind.name == "JSON"
+        way = "as JSON Lines, name it x.jsonl:KEY" if is_json else "write its text to a .txt file"
+        raise DataError(f"{path}: is {kind.name}, not lines of text; {way}")
+    from nmt.markup.document_texts import read_units
+
+    return read_units(path, kind, encoding, of_source=use == "source")
 
 
 def name_of(path: Path) -> str:
@@ -84,7 +143,7 @@ def name_of(path: Path) -> str:
 def language_of(path: Path) -> str:
     """Return the language in a file's name, or "": de for test.en-de.de.sgm.gz."""
     parts = path.name.partition(":")[0].split(".")
-    ending = next((part for part in reversed(parts) if part.lower() not in _NO_LANGUAGE), "")
+    ending = next((part for part in reversed(parts) if f".{part.lower()}" not in _NO_LANGUAGE), "")
     return "" if is_pair(ending) else ending
 
 
@@ -100,6 +159,13 @@ def check_plain(texts: Sequence[Text]) -> None:
             raise DataError(f"{text.name} is {form}, not plain text; cut the text out of it")
 
 
+def plain_lines(name: str, lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines; DataError if the first ones hold more than text."""
+    first = list(islice(lines, _FIRST_LINES))
+    check_plain([Text(name, first)])
+    yield from chain(first, lines)
+
+
 def _stream(path: Path, encoding: Encoding) -> Iterator[str]:
     """Yield the lines of a file, or of stdin for -, which is UTF-8 whatever the encoding."""
     if path == Path("-"):
@@ -108,7 +174,11 @@ def _stream(path: Path, encoding: Encoding) -> Iterator[str]:
     else:
         remedy = "save it as UTF-8, or pass --encoding"
         lines = read_lines(path, encoding)
-    yield from decode_lines(lines, encoding, name=name_of(path), remedy=remedy)
+    texts = decode_lines(lines, encoding, name=name_of(path), remedy=remedy)
+    first = list(islice(texts, _FIRST_LINES))
+    if kind := type_of_content("\n".join(first).encode()):
+        raise DataError(f"{name_of(path)} is {kind.name}, not lines of text; name its file")
+    yield from chain(first, texts)
 
 
 def _stdin_chunks(encoding: Encoding) -> Iterator[bytes]:
@@ -120,20 +190,3 @@ def _stdin_chunks(encoding: Encoding) -> Iterator[bytes]:
     while block := read_when_ready(sys.stdin.fileno(), _CHUNK_BYTES):
         yield from text.feed(block)
     yield from text.feed(b"", final=True)
-
-
-def _column(name: str, lines: list[str], column: int | None) -> list[str]:
-    rows = [line.split("\t") for line in lines]
-    if column is None:
-        if (columns := max(map(len, rows), default=0)) > 1:
-            raise DataError(
-                f"{name} has {columns} columns; say which one, counted from 1: {name}:2"
-            )
-        column = 1
-    for number, row in enumerate(rows, start=1):
-        if len(row) < column:
-            raise DataError(
-                f"{name}: line {number:,} has no column {column}, only {len(row)}; "
-                "columns are counted from 1 and separated by tabs"
-            )
-    return [row[column - 1] for row in rows]

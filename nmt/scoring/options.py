@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config.fields import check, value
+from nmt.tables.formats import QUOTINGS, name_and_value
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long
@@ -32,6 +33,13 @@ class Resampling:
         return int(round(self.samples * (100 - self.level) / 200, 6))
 
 
+def problems_of_quoting(quoting: Iterable[str]) -> Iterator[str]:
+    """Yield which FILE=VALUE says something else than csv or none."""
+    for text in quoting:
+        if name_and_value(text)[1] not in QUOTINGS:
+            yield f"--quoting {text}: must be FILE=csv or FILE=none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
     """What to compare, by which metrics, and what to print."""
@@ -52,6 +60,14 @@ class ScoringOptions:
         metavar="FILE",
     )
     encoding: str = value("utf-8", "Character encoding of the files. Stdin is UTF-8.", panel="Text")
+    quoting: tuple[str, ...] = value(
+        (),
+        "Whether the cells of a TSV are quoted, as in test.tsv=none. You are asked for it if the "
+        "cells do not show it.",
+        metavar="FILE=csv|none",
+        shown="found by the cells",
+        panel="Text",
+    )
     metrics: tuple[str, ...] = value(
         (),
         "A metric. You can repeat it.",
@@ -96,6 +112,7 @@ class ScoringOptions:
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the combination of options."""
+        yield from problems_of_quoting(self.quoting)
         if self.card and (self.metrics or self.tokenize or self.lowercase):
             yield "--card has its own metrics: leave out --metric, --tokenize, --lowercase"
         elif self.tokenize and "bleu" not in (self.metrics or DEFAULT_METRICS):

@@ -9,9 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from nmt.console import counted
 from nmt.data.composition import compose, is_composed
 from nmt.data.words import MARKS, unit_pattern
 from nmt.scoring.inputs import Text
+from nmt.scoring.shifted_lines import find_shift
 
 _FULL_STOPS = 100  # lines that end in " .": sacreBLEU's own threshold
 _COPY = 1.0  # a good system can have most lines right, of short or generated text
@@ -44,6 +46,10 @@ _UNSPACED = re.compile(
     "\u0e01-\u0e4e\u0e81-\u0ecd\u0f40-\u0fbc\u1000-\u103f\u1780-\u17d3]"
 )
 _LETTER = re.compile(rf"[^\W\d_]|[{MARKS}]")
+
+_KINDS = {"'": "'’‘‚‛ʼ´`׳＇", '"': '"“”„‟«»״「」『』〝〞〟＂'}
+_KIND = {sign: plain for plain, signs in _KINDS.items() for sign in signs}
+_QUOTE = re.compile(f"[{''.join(_KIND)}]")
 _WORD_LETTERS = 7  # if text in these scripts was split into words, fewer stand together
 
 
@@ -79,6 +85,8 @@ def text_warnings(
         for reference in references:
             yield from _equal(hypothesis, reference, _COPY, "is it a translation of its own?")
             yield from equal_only_in_nfc(hypothesis, reference)
+            yield from other_quotes(hypothesis, reference)
+            yield from _shifted(hypothesis, reference)
     for reference in references:
         others = [other for other in references if other is not reference]
         yield from _blank(reference, beside=hypotheses, unless=others, remedy=_BLANK)
@@ -172,6 +180,36 @@ def _more_match_in_nfc(one: str, other: str) -> bool:
     words = [Counter(unit_pattern().findall(line)) for line in (one, other)]
     composed = [Counter(unit_pattern().findall(compose(line))) for line in (one, other)]
     return (composed[0] & composed[1]).total() > (words[0] & words[1]).total()
+
+
+def other_quotes(hypothesis: Text, reference: Text) -> Iterator[str]:
+    """Yield a warning if most quotes or apostrophes match those of the other only by their kind.
+
+    Both have some of a kind in few lines, and mixed ones are common, so it takes most lines.
+    """
+    both, numbers, example = 0, list[int](), ""
+    lines = zip(hypothesis.lines, reference.lines, strict=True)
+    for number, line_and_its in enumerate(lines, start=1):
+        own, its = (Counter(_QUOTE.findall(line)) for line in line_and_its)
+        is_other = {_KIND[sign]: sign for sign in reversed(own - its)}
+        pairs = [(is_other[_KIND[sign]], sign) for sign in its - own if _KIND[sign] in is_other]
+        both += bool(pairs or own & its)
+        if pairs:
+            numbers.append(number)
+            example = example or " for ".join(pairs[0])
+    if numbers and len(numbers) > _MOST * both:
+        problem = f"have quotes or apostrophes of another kind than {reference.name} ({example})"
+        yield _described(hypothesis, problem, numbers, "write them alike in both")
+
+
+def _shifted(text: Text, other: Text) -> Iterator[str]:
+    if found := find_shift(text.lines, other.lines):
+        first, shift = found
+        when = f"{counted(abs(shift), 'line', 'lines')} {'later' if shift > 0 else 'earlier'}"
+        yield (
+            f"{text.name}: judging by their words, its lines come {when} than those of "
+            f"{other.name} from line {first:,} on; find the line that is missing or too much"
+        )
 
 
 def _equal(text: Text, other: Text, share: float, question: str) -> Iterator[str]:

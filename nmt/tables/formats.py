@@ -91,12 +91,22 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     if are_two_tables(files):
         return files, columns if any(columns) else ()
     name, colon, listed = prefix.rpartition(":")
-    if not colon or "/" in listed or not ("," in listed or is_table(name)):
-        return prefix, ()
     file, _, sheet = name.rpartition(":")
-    if suffix_of(file) == XLSX.suffix:
+    is_of_sheet = suffix_of(file) == XLSX.suffix
+    if not colon or "/" in listed or not ("," in listed or is_table(name) or is_of_sheet):
+        return prefix, ()
+    if is_of_sheet:
         return file, (sheet, *listed.split(","))
     return name, tuple(listed.split(","))
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """Split TEXT=VALUE at the last equals sign, since a prefix may hold others.
+
+    A file is named without its columns.
+    """
+    prefix, _, value = text.rpartition("=")
+    return file_and_columns(prefix)[0], value
 
 
 def _file_and_column(side: str) -> tuple[str, str]:

@@ -10,6 +10,8 @@ _FORMS = {
     "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
     "TEXT<TAB>SCORE": re.compile(r".*\t(?:-?\d+\.\d+|-inf)"),
     "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
+    "TEXT ||| SOFT ALIGNMENT": re.compile(r".* \|\|\|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?"),
+    "TEXT ||| WordScores=": re.compile(r".* \|\|\| WordScores=(?: -?[\d.e-]+)* ?"),
     "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
     "output of fairseq": re.compile(r"[DHPSTW]-\d+\t.*"),
     "NUMBER<TAB>TEXT": re.compile(r" *\d+\t.*"),  # also of `cat -n`

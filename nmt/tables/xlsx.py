@@ -40,7 +40,8 @@ class XlsxFile(CellTable):
         """Find the columns; DataError if there is no such sheet, or the file is damaged."""
         name, (sheets, rows) = request.file, _read(request)
         if not request.sheet and len(sheets) > 1:
-            console.notice(f"{name}: reading sheet {sheets[0]}; for another: {name}:{sheets[1]}")
+            another = f"{name}:{sheets[1]}{':COLUMN' * request.is_one_side}"
+            console.notice(f"{name}: reading sheet {sheets[0]}; for another: {another}")
         places = find_columns(request, rows[:_SAMPLED], cls.encoding.name)
         return cls(request, places.names, places)
 

@@ -3,7 +3,8 @@
 N-best lists have the Moses form: several translations of each line, `LINE ||| TEXT ||| SCORE`.
 Lines are counted from 0, in ascending order, and each has at least one translation. `nmt translate`
 writes such lists, and `nmt rescore --n-best` reorders them. Features that Moses and Marian write
-between text and score, for example `||| LM= -4.2 F1= 0.5`, are ignored, except Marian's alignments.
+between text and score, for example `||| LM= -4.2 F1= 0.5`, are ignored. So are alignments, which
+Marian writes before them.
 """
 
 from __future__ import annotations
@@ -158,6 +159,7 @@ RENDERS: dict[str, Render] = {
 _BETWEEN = " ||| "
 _NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
 _FEATURES = re.compile(rf"(?: [^\s|]+=(?: {_NUMBER})+)+ ?")
+_ALIGNMENT = re.compile(r"(?: \d+-\d+)+ ?|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?| ")  # hard, soft, none
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,12 @@ def _parse(content: str) -> Entry | None:
     line, first, rest = content.partition(_BETWEEN)
     text, second, score = rest.rpartition(_BETWEEN)  # the text itself may contain bars
     fields = text.split(" |||")
-    while len(fields) > 1 and _FEATURES.fullmatch(fields[-1]):
-        fields.pop()
-    text = " |||".join(fields)
+    of_text = len(fields)
+    while of_text > 1 and _FEATURES.fullmatch(fields[of_text - 1]):
+        of_text -= 1
+    if 1 < of_text < len(fields) and _ALIGNMENT.fullmatch(fields[of_text - 1]):
+        of_text -= 1
+    text = " |||".join(fields[:of_text])
     try:
         entry = Entry(int(line), text, float(score))
     except ValueError:

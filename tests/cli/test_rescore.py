@@ -62,6 +62,22 @@ def test_perplexity_of_a_text(
     assert cells[:3] == [f"{found['score']:.3f}", found["signature"], f"{found['nll']:.3f}"]
 
 
+def test_both_sides_may_be_of_one_catalogue(nmt: Nmt, tmp_path: Path, model_file: Path) -> None:
+    messages = [
+        f'msgid "{source or "3"}"\nmsgstr "{target}"'
+        for source, target in zip(SOURCES, TARGETS, strict=True)
+    ]
+    path = write(tmp_path / "a.po", messages)
+    rows = answer(nmt, model_file, path, "--source", path, "--scores").splitlines()
+    assert [row.split("\t")[1] for row in rows] == TARGETS
+
+
+def test_a_text_with_scores_is_no_translation(nmt: Nmt, source: Path, model_file: Path) -> None:
+    scored = "".join(f"-1.5\t{line}\n" for line in OTHERS).encode()
+    refused = nmt("rescore", model_file, "--source", source, stdin=scored)
+    assert "stdin is SCORE<TAB>TEXT" in refused.refusal(1)
+
+
 def test_stdin_is_the_text_that_is_not_named(nmt: Nmt, source: Path, model_file: Path) -> None:
     others = "".join(f"{line}\n" for line in OTHERS)
     expected = likelihood(OTHERS, model_file).perplexity

@@ -129,6 +129,34 @@ def test_stdin_files_sgml_and_tsv_score_alike(nmt: Nmt, files: Files, tmp_path: 
         assert scores(nmt, *words, *BLEU, stdin=raw) == expected
 
 
+def test_both_sides_may_be_tables_or_documents(nmt: Nmt, files: Files, tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"src": a, "ref": b, "new": c, "old": d})
+        for a, b, c, d in zip(SOURCE, REFERENCE, NEW, OLD, strict=True)
+    ]
+    table = write(tmp_path / "all.jsonl", rows)
+    messages = [f'msgid "{a}"\nmsgstr "{b}"' for a, b in zip(SOURCE, NEW, strict=True)]
+    catalogue = write(tmp_path / "new.po", messages)
+    words = ("--reference", files.old, "--baseline", files.old, *BLEU)
+    expected = scores(nmt, files.reference, files.new, *words)["bleu"]["score"]
+    more = ("--reference", f"{table}:old", "--baseline", f"{table}:old", "--source", f"{table}:src")
+    for output in (f"{table}:new", catalogue):
+        found = scores(nmt, f"{table}:ref", output, *more, *BLEU)
+        assert found["bleu"]["score"] == expected
+    short = write(tmp_path / "short.po", messages[1:])
+    assert f"{short} has 39" in nmt("score", files.reference, short).refusal(1)
+
+
+def test_a_document_on_stdin_is_refused(nmt: Nmt, files: Files) -> None:
+    stdin = b"1\n00:00:01,000 --> 00:00:02,500\nJa.\n"
+    assert "stdin is subtitles" in nmt("score", files.reference, stdin=stdin).refusal(1)
+
+
+def test_quoting_is_csv_or_none(nmt: Nmt, files: Files) -> None:
+    for words in (("score", files.old, files.new), ("rescore", files.old, "--source", files.new)):
+        assert "--quoting a.tsv=x" in nmt(*words, "--quoting", "a.tsv=x").refusal(2)
+
+
 def test_files_may_be_in_another_encoding(nmt: Nmt, tmp_path: Path) -> None:
     latin = tmp_path / "latin.de"
     latin.write_bytes("Die Größe der Häuser am See.\n".encode("iso-8859-1"))

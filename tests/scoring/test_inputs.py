@@ -4,9 +4,10 @@ import gzip
 from pathlib import Path
 
 import pytest
+from text_formats import xlsx
 
 from nmt.data.corpus import Encoding
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.scoring.inputs import (
     Text,
     check_plain,
@@ -93,17 +94,137 @@ def test_a_column_of_a_tsv_file(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, name, 'one\teins\ntwo\tzwei "2"\n\t\n')
     assert read(f"{path}:2") == Text(f"{path}:2", ["eins", 'zwei "2"', ""])
     assert read(f"{path}:1").lines == ["one", "two", ""]
-    with pytest.raises(DataError, match=rf"{name} has 2 columns; .*{name}:2"):
+    with pytest.raises(DataError, match=rf"{name}: .*column.*{name}:1"):
         read(path)
-    with pytest.raises(DataError, match=rf"{name}: line 1 .*column 3.* 2"):
+    with pytest.raises(DataError, match=rf"{name}:3: row 1 "):
         read(f"{path}:3")
+    with pytest.raises(UsageError, match="one column"):
+        read(f"{path}:1,2")
     assert read(written(tmp_path, "single.tsv", "eins\nzwei\n")).lines == ["eins", "zwei"]
+
+
+ROWS = (
+    '{"source": "One.", "target": "一。", "is_bad_source": false}\n'
+    '{"source": "!!", "target": "二", "is_bad_source": true}\n'
+    '{"source": "Three", "target": "三\\n行", "is_bad_source": false}\n'
+)
+
+
+def test_a_key_of_json_lines_leaves_out_what_its_makers_mark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "en-zh.jsonl", ROWS)
+    assert read(f"{path}:target").lines == ["一。", "三 行"]
+    assert "1 row left out" in capsys.readouterr().err
+    path = written(tmp_path, "gap.jsonl", '{"text": "a"}\n{"text": null}\n')
+    with pytest.raises(DataError, match=r"gap\.jsonl:text: row 2 "):
+        read(f"{path}:text")
+
+
+def test_quoted_cells_are_read_as_they_are_said_to_be(tmp_path: Path) -> None:
+    path = written(tmp_path, "said.tsv", '1\t"Ja."\n2\tNein.\n')
+    with pytest.raises(DataError, match=f"--quoting {path}=none"):
+        read(f"{path}:2")
+    for quoting, line in (("none", '"Ja."'), ("csv", "Ja.")):
+        read_as = [f"{path}={quoting}"]
+        assert read_text(Path(f"{path}:2"), UTF_8, quoting=read_as).lines == [line, "Nein."]
+        lines, _ = stream_together([Path(f"{path}:2"), path.with_suffix(".de")], UTF_8, read_as)
+        assert next(lines) == line
+
+
+def test_a_column_of_a_sheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("python_calamine")
+    rows = [["en", "ref"], ["One.", "Один."]]
+    path = tmp_path / "test.xlsx"
+    path.write_bytes(xlsx({"Notes": [["text"], ["x"]], "Words": rows}))
+    assert read(f"{path}:Words:ref").lines == ["Один."]
+    assert read(path).lines == ["x"]
+    assert f"{path}:Words:COLUMN" in capsys.readouterr().err
+
+
+CATALOGUE = (
+    r"""
+msgid ""
+msgstr "Language: ru\n"
+
+#, fuzzy
+msgctxt "menu"
+msgid "_Open"
+msgstr "_Открыть\n"
+"""
+    """
+"<b>файл</b>"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d файл"
+msgstr[1] ""
+"""
+)
+XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>
+<trans-unit id="1"><source>A &amp; <g id="1">B</g></source>
+<target>Ж  &amp;
+<g id="1">Б</g></target><alt-trans><target>X</target></alt-trans></trans-unit>
+<trans-unit id="2" translate="no"><source>C</source></trans-unit></body></file></xliff>"""
+SUBTITLES = """1
+00:00:01,000 --> 00:00:02,500
+<i>مرحبا
+{\\an8}بكم</i>
+
+2
+00:00:03,000 --> 00:00:04,000
+Tom &amp; ich
+"""
+PAGE = "<h1>日本</h1><p>これは<b>一つ</b>です。<br>次</p><p>42</p>"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "use", "lines"),
+    [
+        ("a.po", CATALOGUE, "hypothesis", ["_Открыть <b>файл</b>", "%d файл", ""]),
+        ("a.po", CATALOGUE, "source", ["_Open", "%d file", "%d files"]),
+        ("a.xlf", XLIFF, "reference", ["Ж & Б", ""]),
+        ("a.xlf", XLIFF, "source", ["A & B", "C"]),
+        ("a.srt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
+        ("output.txt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
+        ("a.html", PAGE, "source", ["日本", "これは一つです。", "次"]),
+    ],
+)
+def test_a_document_gives_a_line_for_each_unit(
+    name: str, content: str, use: str, lines: list[str], tmp_path: Path
+) -> None:
+    assert read_text(written(tmp_path, name, content), UTF_8, use).lines == lines
+
+
+def test_units_of_other_sources_are_not_compared(tmp_path: Path) -> None:
+    one = read(written(tmp_path, "one.po", CATALOGUE))
+    other = read(written(tmp_path, "other.po", CATALOGUE.replace("_Open", "_Close")))
+    check_segments([one, one])
+    with pytest.raises(DataError, match=r"segment 1 is _Open in .*one\.po, but _Close in "):
+        check_segments([one, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", ROWS, r"a\.json: is JSON.*jsonl:KEY"),
+        ("output.de", ROWS, r"output\.de: is JSON.*jsonl:KEY"),
+        ("a.md", "# A", r"a\.md: is Markdown"),
+        ("a.srt.gz", SUBTITLES, r"a\.srt\.gz: .*decompress"),
+        ("a.srt", "00:01 --> x", r"a\.srt line 1"),
+    ],
+)
+def test_what_is_no_text_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        read(written(tmp_path, name, content))
 
 
 @pytest.mark.parametrize(
     ("name", "lang"),
     [
         ("test.de", "de"),
+        ("film.uk.srt", "uk"),
+        ("test.ja.jsonl:target", "ja"),
         ("newstest2013.en-de.de.gz", "de"),
         ("newstest2014-deen-ref.de.sgm", "de"),
         ("test.pt_BR.txt", "pt_BR"),
@@ -140,14 +261,32 @@ def test_what_holds_more_than_text_is_refused(tmp_path: Path, form: str) -> None
         check_plain([read(path)])
 
 
-@pytest.mark.parametrize("form", ["H-{}\t-0.2\tGut!", "   {}\tGut!", "-{}.5\tGut!", "Gut!\t{}.5"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "H-{}\t-0.2\tGut!",
+        "   {}\tGut!",
+        "-{}.5\tGut!",
+        "Gut!\t{}.5",
+        "好。 ||| WordScores= -0.{} -1e-05",
+        "Gut! ||| 0-0 1-1 ||| WordScores= -{}",
+        "جيد! ||| 0.{},1e-05 0.25,0.75",
+    ],
+)
 def test_lines_with_numbers_are_refused(form: str) -> None:
     with pytest.raises(DataError, match=r"output\.de"):
         check_plain([Text("output.de", [form.format(number) for number in (12, 7)])])
 
 
 @pytest.mark.parametrize(
-    "lines", [[], TEXTS, ["0.500000\tDas ist ein Test.", "Gute Nacht!"], ["12 ||| 13", "a ||| b"]]
+    "lines",
+    [
+        [],
+        TEXTS,
+        ["0.500000\tDas ist ein Test.", "Gute Nacht!"],
+        ["12 ||| 13", "a ||| b"],
+        ["a ||| 1, 2", "b ||| WordScores=x"],
+    ],
 )
 def test_plain_text_is_taken_as_it_is(lines: list[str]) -> None:
     check_plain([Text("output.de", lines)])

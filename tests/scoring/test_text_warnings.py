@@ -70,6 +70,34 @@ def test_a_copy_of_the_reference_is_reported() -> None:
     assert re.match(r"hyp\.de: 5 of 7 .*ref\.de", warning)
 
 
+@pytest.mark.parametrize(
+    ("written", "other", "example"),
+    [
+        ("L’eau d’ici, dit-il.", "L'eau d'ici, dit-on.", "’ for '"),
+        ('Er sagt: "Ja"', "Er sagte: „Ja“", '" for „'),
+        ("彼は“はい”と言った。", "彼は「はい」と言いました。", "“ for 「"),
+        ("הוא בצה״ל", 'היא בצה"ל', '״ for "'),
+        ("Комп’ютер", "Компʼютер є", "’ for ʼ"),
+    ],
+)
+def test_quotes_of_another_kind_are_reported(written: str, other: str, example: str) -> None:
+    lines = ["a", "'b'", written, "d", written]
+    reference = Text("ref", ["A", "'b'", other, "D", other])
+    (warning,) = text_warnings([Text("hyp", lines)], [reference])
+    assert re.match(rf"hyp: 2 of 5 lines .*ref \({re.escape(example)}\), line 3 ", warning)
+    few = Text("hyp", ["a", "'b'", written, "d", other[:-1]])
+    assert list(text_warnings([few], [reference])) == []  # half of them
+
+
+def test_lines_that_come_late_are_reported() -> None:
+    reference = [f"Zeile {number} mit der Zahl {number}." for number in range(1, 31)]
+    late = [*reference[:9], "Ein Einschub", *reference[9:-1]]
+    early = [*reference[:9], *reference[10:], "Noch eine"]
+    for lines, when in ((late, "1 line later"), (early, "1 line earlier")):
+        (warning,) = text_warnings([Text("hyp", lines)], [Text("ref", reference)])
+        assert re.match(rf"hyp: .* {when} than those of ref from line 1[01] on", warning)
+
+
 UNSPACED = {
     "zh": ["红色的门打开着，请进来看看。", "火车中午十二点离开了北京。", "IBM 在北京。"],
     "ja": ["赤いドアが開いています。", "トムは昨日 Tom Sawyer を読みました。"],

@@ -89,6 +89,14 @@ def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
     assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
 
 
+@pytest.mark.parametrize("alignment", ["0-0 1-12", "0.75,0.2 0.0625,7.06278e-05", ""])
+@pytest.mark.parametrize("features", ["F0= -3.25", "WordScores= -0.5 -1 ||| F0= -3 F1= 2"])
+def test_alignments_of_marian_are_passed_over(alignment: str, features: str) -> None:
+    lines = [f"0 ||| {text} ||| {alignment} ||| {features} ||| -1" for text in ("犬 ||| 1-1", "")]
+    assert [entry.text for entry in read(*lines)] == ["犬 ||| 1-1", ""]
+    assert read("0 ||| 3 ||| 1-1 ||| -1")[0].text == "3 ||| 1-1"  # Marian writes features, too
+
+
 def order(entries: list[Entry], scores: dict[str, float], weight: float) -> list[tuple[str, float]]:
     """Rerank by the scores of texts, whose source is always "source"."""
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from nmt.errors import did_you_mean
-from nmt.tables.formats import TABLES, Format, file_and_columns, suffix_of
+from nmt.tables.formats import TABLES, Format, file_and_columns, name_and_value, suffix_of
 
 TMX = Format("TMX", ".tmx", "nmt.prepare.readers.tmx:TmxFile", has_columns=False)
 ZIP = Format("ZIP", ".zip", "nmt.prepare.readers.line_files:ZipFiles.find", has_columns=False)
@@ -23,15 +23,6 @@ def two_files(name: str) -> tuple[str, str] | None:
     """Split SOURCE,TARGET, the names of two files; None if a text is named otherwise."""
     src, comma, tgt = name.partition(",")
     return (src, tgt) if comma and src and tgt and "," not in tgt else None
-
-
-def name_and_value(text: str) -> tuple[str, str]:
-    """Split TEXT=VALUE at the last equals sign, since a prefix may hold others.
-
-    A file is named without its columns.
-    """
-    prefix, _, value = text.rpartition("=")
-    return file_and_columns(prefix)[0], value
 
 
 def number_of(text: str) -> float:

@@ -1,0 +1,57 @@
+"""The text of documents, unit by unit, so that two translations of one can be compared.
+
+A unit is a message of a catalogue, a unit of XLIFF, what a cue of subtitles says, or a unit of HTML
+as it is translated. It becomes a line without tags. Catalogues and XLIFF hold its source, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nmt.data.corpus import Encoding
+from nmt.markup.catalogues import catalogue_pairs
+from nmt.markup.document_units import Unit
+from nmt.markup.documents import READERS, decode_document
+from nmt.markup.file_types import FileType
+from nmt.markup.segment_files import Segments
+from nmt.markup.subtitles import cue_texts
+from nmt.markup.tags import parse
+from nmt.markup.xliff import Xliff
+from nmt.system.files import read_file
+
+
+def read_units(path: Path, kind: FileType, encoding: Encoding, *, of_source: bool) -> Segments:
+    """Read a line of each unit; a segment is named by its source, if the document holds both.
+
+    kind: its type; encoding: if it does not say itself which it has; of_source: whether to take the
+    source of what holds both, or the translation, which may be empty.
+    DataError if it is damaged.
+    """
+    text, codec, _ = decode_document(path, kind, read_file(path), encoding)
+    units = [
+        (" ".join(source.split()), " ".join(translation.split()))
+        for source, translation in _PAIRS[kind.name](path, text, codec)
+    ]
+    segments = tuple(source for source, _ in units)
+    if not any(segments):
+        return Segments([said for _, said in units], ())
+    return Segments([unit[0] if of_source else unit[1] for unit in units], segments)
+
+
+def _html_texts(path: Path, text: str, codec: str) -> Iterator[tuple[str, str]]:
+    for part in READERS["HTML"](path, text, codec).parts:
+        if isinstance(part, Unit):
+            yield "", " ".join(line.text for line in part.marked.lines)
+
+
+_PAIRS: dict[str, Callable[[Path, str, str], Iterator[tuple[str, str]]]] = {
+    "HTML": _html_texts,
+    "XLIFF": lambda path, text, _codec: (
+        (parse(source, "xml").text, parse(target, "xml").text)
+        for source, target in Xliff(path, text).pairs
+    ),
+    "PO": catalogue_pairs,
+    "subtitles": lambda path, text, _codec: (("", said) for said in cue_texts(path, text)),
+}
+"""What yields the source of each unit, nothing if it is not there, and its translation."""
