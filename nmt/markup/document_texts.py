@@ -1,7 +1,7 @@
 """The text of documents, unit by unit, so that two translations of one can be compared.
 
 A unit is a message of a catalogue, a unit of XLIFF, what a cue of subtitles says, or a unit of HTML
-as it is translated. It becomes a line without tags. Catalogues and XLIFF hold its source, too.
+as it is translated. It becomes a line without tags. PO and XLIFF hold its source, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from nmt.markup.catalogues import catalogue_pairs
 from nmt.markup.document_units import Unit
 from nmt.markup.documents import READERS, decode_document
 from nmt.markup.file_types import FileType
+from nmt.markup.json_catalogues import json_texts
 from nmt.markup.segment_files import Segments
 from nmt.markup.subtitles import cue_texts
 from nmt.markup.tags import parse
@@ -22,7 +23,7 @@ from nmt.system.files import read_file
 
 
 def read_units(path: Path, kind: FileType, encoding: Encoding, *, of_source: bool) -> Segments:
-    """Read a line of each unit; a segment is named by its source, if the document holds both.
+    """Read a line of each unit; units with a source or a key are named by it.
 
     kind: its type; encoding: if it does not say itself which it has; of_source: whether to take the
     source of what holds both, or the translation, which may be empty.
@@ -30,13 +31,12 @@ def read_units(path: Path, kind: FileType, encoding: Encoding, *, of_source: boo
     """
     text, codec, _ = decode_document(path, kind, read_file(path), encoding)
     units = [
-        (" ".join(source.split()), " ".join(translation.split()))
-        for source, translation in _PAIRS[kind.name](path, text, codec)
+        (" ".join(name.split()), " ".join(said.split()))
+        for name, said in _UNITS[kind.name](path, text, codec)
     ]
-    segments = tuple(source for source, _ in units)
-    if not any(segments):
-        return Segments([said for _, said in units], ())
-    return Segments([unit[0] if of_source else unit[1] for unit in units], segments)
+    takes_name = of_source and kind.name in _WITH_SOURCES
+    lines = [name if takes_name else said for name, said in units]
+    return Segments(lines, tuple(name for name, _ in units if name))
 
 
 def _html_texts(path: Path, text: str, codec: str) -> Iterator[tuple[str, str]]:
@@ -45,13 +45,15 @@ def _html_texts(path: Path, text: str, codec: str) -> Iterator[tuple[str, str]]:
             yield "", " ".join(line.text for line in part.marked.lines)
 
 
-_PAIRS: dict[str, Callable[[Path, str, str], Iterator[tuple[str, str]]]] = {
+_WITH_SOURCES = ("XLIFF", "PO")
+_UNITS: dict[str, Callable[[Path, str, str], Iterator[tuple[str, str]]]] = {
     "HTML": _html_texts,
     "XLIFF": lambda path, text, _codec: (
         (parse(source, "xml").text, parse(target, "xml").text)
         for source, target in Xliff(path, text).pairs
     ),
     "PO": catalogue_pairs,
+    "JSON": lambda path, text, _codec: json_texts(path, text),
     "subtitles": lambda path, text, _codec: (("", said) for said in cue_texts(path, text)),
 }
-"""What yields the source of each unit, nothing if it is not there, and its translation."""
+"""What yields the name of each unit, or its source if the document has that, and its text."""

@@ -45,8 +45,15 @@ class _Value(NamedTuple):
     content: str | None  # None if it is not a string
 
 
-def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
-    """Yield what stays and what is translated; DataError if it is damaged, or is no catalogue."""
+def json_texts(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys of each text, and the text; DataError as for `json_parts`."""
+    for value in _checked_values(path, text):
+        if value.content is not None:
+            yield ".".join(key or "" for key in value.path), value.content
+
+
+def _checked_values(path: Path, text: str) -> list[_Value]:
+    """Return the values of a catalogue (DataError)."""
     try:
         whole = parse_json(text)
     except ValueError as error:
@@ -54,9 +61,14 @@ def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
     entries = list(whole.values()) if isinstance(whole, dict) else whole
     values = [one for one in _values(text) if not any((key or "")[:1] == "@" for key in one.path)]
     if entries and isinstance(entries, list) and all(map(_has_message, entries)):
-        values = [one for one in values if len(one.path) == 2 and one.path[1] in _MESSAGES]
-    else:
-        _check_texts(path, whole, values)
+        return [one for one in values if len(one.path) == 2 and one.path[1] in _MESSAGES]
+    _check_texts(path, whole, values)
+    return values
+
+
+def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
+    """Yield what stays and what is translated; DataError if it is damaged, or is no catalogue."""
+    values = _checked_values(path, text)
     is_ascii = text.isascii() and "\\u" in text
     last = 0
     for value in values:

@@ -106,8 +106,8 @@ def check_segments(texts: Iterable[tuple[str, Sequence[str]]]) -> None:
         for number, (segment, other_segment) in enumerate(pairs, start=1):
             if segment != other_segment:
                 raise DataError(
-                    f"segment {number:,} is {segment} in {one}, but {other_segment} in {other}; "
-                    "bring both into the same order"
+                    f"segment {number:,} is {segment:.60} in {one}, but {other_segment:.60} in "
+                    f"{other}; bring both into the same order"
                 )
 
 

@@ -127,9 +127,7 @@ def _read_column(name: str, encoding: Encoding, quoting: Sequence[str]) -> list[
 def _read_document(path: Path, kind: FileType, encoding: Encoding, use: str) -> Segments:
     """Read the units of a document; DataError if its type is not supported."""
     if not kind.markup:
-        is_json = kind.name == "JSON"
-        way = "as JSON Lines, name it x.jsonl:KEY" if is_json else "write its text to a .txt file"
-        raise DataError(f"{path}: is {kind.name}, not lines of text; {way}")
+        raise DataError(f"{path}: is {kind.name}, not text; write its text to a .txt file")
     from nmt.markup.document_texts import read_units
 
     return read_units(path, kind, encoding, of_source=use == "source")

@@ -175,6 +175,7 @@ SUBTITLES = """1
 00:00:03,000 --> 00:00:04,000
 Tom &amp; ich
 """
+MESSAGES = '{"a": {"b": "Собака лает.", "c": "Кошка спит"}, "d": ""}'
 PAGE = "<h1>日本</h1><p>これは<b>一つ</b>です。<br>次</p><p>42</p>"
 
 
@@ -188,6 +189,7 @@ PAGE = "<h1>日本</h1><p>これは<b>一つ</b>です。<br>次</p><p>42</p>"
         ("a.srt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
         ("output.txt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
         ("a.html", PAGE, "source", ["日本", "これは一つです。", "次"]),
+        ("a.json", MESSAGES, "source", ["Собака лает.", "Кошка спит", ""]),
     ],
 )
 def test_a_document_gives_a_line_for_each_unit(
@@ -197,6 +199,10 @@ def test_a_document_gives_a_line_for_each_unit(
 
 
 def test_units_of_other_sources_are_not_compared(tmp_path: Path) -> None:
+    one = read(written(tmp_path, "one.json", MESSAGES))
+    other = read(written(tmp_path, "other.json", MESSAGES.replace('"c"', '"x"')))
+    with pytest.raises(DataError, match=r"segment 2 is a\.c in .*, but a\.x in "):
+        check_segments([one, other])
     one = read(written(tmp_path, "one.po", CATALOGUE))
     other = read(written(tmp_path, "other.po", CATALOGUE.replace("_Open", "_Close")))
     check_segments([one, one])
@@ -207,8 +213,8 @@ def test_units_of_other_sources_are_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.json", ROWS, r"a\.json: is JSON.*jsonl:KEY"),
-        ("output.de", ROWS, r"output\.de: is JSON.*jsonl:KEY"),
+        ("a.json", ROWS, r"a\.json: not JSON.*call JSON Lines \.jsonl"),
+        ("output.de", ROWS, r"output\.de: not JSON.*call JSON Lines \.jsonl"),
         ("a.md", "# A", r"a\.md: is Markdown"),
         ("a.srt.gz", SUBTITLES, r"a\.srt\.gz: .*decompress"),
         ("a.srt", "00:01 --> x", r"a\.srt line 1"),
