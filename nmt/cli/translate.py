@@ -13,9 +13,15 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, argument, check_picture
-from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, UsageError
 from nmt.jobs.options import JobOptions
-from nmt.translate.contradictions import FILES, TERMINAL, options_given, refuse_contradictions
+from nmt.translate.contradictions import (
+    COLUMNS,
+    FILES,
+    TERMINAL,
+    options_given,
+    refuse_contradictions,
+)
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input page.html --output seite.html",
+    "nmt translate run --input wmt.jsonl:src_text --output out.jsonl:hypothesis",
     "nmt translate run --terms terms.tsv < news.en",
     "nmt translate run --sample --n-best 16 --temperature 0.5 < news.en",
     "nmt translate run --context 3 --input in --output out --lock lock",
@@ -61,10 +68,12 @@ def translate(
     from nmt.jobs.journal import open_locked
     from nmt.jobs.parallel import Translators
     from nmt.jobs.remote_files import RemoteOutput, local_inputs
+    from nmt.jobs.table_job import take_columns
     from nmt.jobs.terminal import converse
     from nmt.system.remote import is_url, without_scheme
 
     config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
+    job, columns = take_columns(job)
     also_read = [*config.models, *filter(None, (config.terms, job.lock))]
     with contextlib.ExitStack() as leaving:
         if job.lock is not None:
@@ -80,7 +89,9 @@ def translate(
             stream is not None and stream.isatty() for stream in (sys.stdin, console.stdout())
         )
         talks = is_terminal and not job.inputs and job.output is None
-        circumstances = {FILES: bool(files), TERMINAL: talks}
+        if columns and not files:
+            raise UsageError("columns go from a file to a file; name two files")
+        circumstances = {FILES: bool(files), TERMINAL: talks, COLUMNS: columns is not None}
         holding = {name: name for name, holds in circumstances.items() if holds}
         given = config.given | options_given(job) | holding
         refuse_contradictions(given)
@@ -95,6 +106,7 @@ def translate(
             given,
             lambda kernel: leaving.enter_context(Translators.start(config, job, kernel)),
             remote.synced if remote is not None else contextlib.nullcontext,
+            columns,
         )
         failed = held = 0  # files
         if talks:

@@ -90,5 +90,6 @@ class Counts:
         yield self.messages, has, "an ICU message with plural, select or choice", reason
         hint = "--format jsonl shows all" if is_line else ""
         yield self.without_term, ("lacks", "lack"), "a term", hint
-        fault = f"not be translated{' and left empty' if is_line else ''}"
-        yield self.failed, could, fault, "" if is_line else "the source stays"
+        stays = unit == "unit"
+        fault = f"not be translated{'' if stays else ' and left empty'}"
+        yield self.failed, could, fault, "the source stays" if stays else ""

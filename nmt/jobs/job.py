@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,9 +37,11 @@ from nmt.jobs.lines import Line, LineReader, pipe_chunks
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
+from nmt.jobs.table_job import translate_table
 from nmt.markup.file_types import AS_LINES, FileType, document_type, odd_lines, type_of_content
 from nmt.system.files import atomic_writer, naming, write_text
 from nmt.system.prefetch import Pause
+from nmt.tables.formats import TSV, suffix_of
 from nmt.translate.context import Before
 from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
@@ -56,6 +58,7 @@ class Job:
     start: Callable[[str | None], Translators]  # with a kernel; None: the fastest
     around: Callable[[Path], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     """Entered around the work on each output file."""
+    columns: tuple[str, str] | None = None  # of a table: what is read, and what is written
     _is_starting: bool = field(default=False, init=False)  # whether translators are being started
     _started: dict[str | None, Translators] = field(default_factory=dict, init=False)  # by kernel
 
@@ -100,7 +103,7 @@ class Job:
 
             chunks: Iterator[bytes | Pause]
             if source is not None and (kind := self._document_type(source)):
-                written, counts = self._translate_document(source, kind, source.read_bytes())
+                written, counts = self._translate_document(kind, source, source.read_bytes())
                 write(b"", written, counts)
                 counts.warn(str(source), "unit", too_long=_TOO_LONG)
                 return counts
@@ -160,8 +163,14 @@ class Job:
         when it is complete, and is compressed if its name says so. The counts include the work of
         earlier jobs. HeldOff if another job is working on the output.
         """
+        if self.columns:
+            identity = self._identity | {"columns": [*self.columns]}
+            content = b"".join(self._chunks(source))
+            return self._translate_whole(source, output, identity, content, self._translate_table)
         if kind := self._document_type(source):
-            return self._translate_document_file(source, kind, output)
+            identity, content = self._identity | {"markup": kind.markup}, source.read_bytes()
+            translate = partial(self._translate_document, kind)
+            return self._translate_whole(source, output, identity, content, translate)
         with Journal(output) as journal:
             total = self._count_lines(source)
             recorded = journal.job()
@@ -199,30 +208,39 @@ class Job:
 
     def _document_type(self, source: Path) -> FileType | None:
         """Return the type of a document (DataError, UsageError); None if a file is lines."""
-        kind = None if self.config.markup == AS_LINES else document_type(source)
+        is_lines = self.config.markup == AS_LINES or (
+            self.config.prefixes and suffix_of(source.name) == TSV.suffix
+        )
+        kind = None if is_lines else document_type(source)
         if kind is not None:
             refuse_contradictions({**self.given, DOCUMENT: f"the document {source}"})
         return kind
 
-    def _translate_document_file(self, source: Path, kind: FileType, output: Path) -> Counts:
-        """Translate a document. It is translated as a whole: a killed job begins it again."""
-        identity = self._identity | {"markup": kind.markup}
+    def _translate_whole(
+        self,
+        source: Path,
+        output: Path,
+        identity: dict[str, Any],
+        content: bytes,
+        translate: Callable[[Path, bytes], tuple[bytes, Counts]],
+    ) -> Counts:
+        """Translate a document or table as a whole: a killed job begins it again."""
         with Journal(output) as journal:
-            content = source.read_bytes()
             if journal.begin(identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
             elif not journal.progress.input_bytes:  # else only the last renaming is missing
-                written, counts = self._translate_document(source, kind, content)
+                written, counts = translate(source, content)
                 journal.kernel = self.translators().kernel
                 journal.add(content, written, counts)
             counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
-        counts.warn(str(source), "unit", too_long=_TOO_LONG)  # also if that was in an earlier run
+        unit = "paragraph" if self.columns else "unit"
+        counts.warn(str(source), unit, too_long=_TOO_LONG)  # also if that was in an earlier run
         return counts
 
     def _translate_document(
-        self, source: Path, kind: FileType, content: bytes
+        self, kind: FileType, source: Path, content: bytes
     ) -> tuple[bytes, Counts]:
         from nmt.jobs.document_job import translate_document  # compiles the patterns of documents
 
@@ -232,6 +250,17 @@ class Job:
             content,
             encoding=self.encoding,
             pool_units=self.options.pool_lines,
+            start=self.translators,
+        )
+
+    def _translate_table(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
+        assert self.columns is not None
+        return translate_table(
+            source,
+            content,
+            self.columns,
+            encoding=self.encoding,
+            pool_lines=self.options.pool_lines,
             start=self.translators,
         )
 
@@ -272,7 +301,7 @@ class Job:
         before: Sequence[str] = (),
     ) -> None:
         """Translate the lines of these bytes; before: the lines that come before them."""
-        if self.config.markup is None:
+        if self.config.markup is None and not self.config.prefixes:
             chunks = _warning_of_tags(chunks, name)
         reader = LineReader(
             chunks,

@@ -17,7 +17,7 @@ from pathlib import Path
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
-from nmt.tables.formats import CSV, JSON_LINES, PARQUET
+from nmt.tables.formats import CSV, JSON_LINES, PARQUET, TSV
 
 FORMS = ("html", "xml")  # of markup
 AS_LINES = "none"  # the form of markup of what is translated as lines, whatever its type
@@ -95,7 +95,6 @@ TYPES = (
         rf"\s*+[\[{{]\s*+(?:\{{\s*+)?{_STRING}\s*+:|\s*+\[[ \r]*+\n\s*+{_STRING}\s*+(?:,|\])",
         "html",
     ),
-    FileType(JSON_LINES.name, (JSON_LINES.suffix,)),
     FileType("a notebook", (".ipynb",), way=_TAKE_OUT),
     FileType("YAML", (".yaml", ".yml")),
     FileType("a .properties file", (".properties",)),
@@ -131,7 +130,11 @@ TYPES = (
         r"(?>(?:\s++|%[^\n]*+\n)*)\\documentclass\b",
         way="make a .po file with po4a",
     ),
-    FileType(CSV.name, (CSV.suffix,)),
+    FileType(
+        "a table without a column",
+        (TSV.suffix, CSV.suffix, JSON_LINES.suffix),
+        way="name what to read and what to write, as in --input x.tsv:en --output y.tsv:de",
+    ),
     FileType(
         "this type of subtitles",
         (".ass", ".ssa", ".sub", ".sbv", ".smi", ".lrc"),
@@ -197,9 +200,9 @@ _LINE_KINDS = (
         "pass --markup html or xml to keep them, or --markup none if they are text",
     ),
     (
-        "columns of numbers",
-        re.compile(r"\A(?:[-+]?\d[\d.,:]{0,30}\t)+\S"),
-        "translate only the text, such as `cut -f 3 FILE`, and paste it back",
+        "columns, parted by tabs",
+        re.compile(r"\A(?:[-+]?\d[\d.,:]{0,30}\t)+\S|\S[ ]?\t+[ ]?\S"),
+        "call it .tsv and name a column, as in --input x.tsv:1 --output y.tsv:2",
     ),
     (
         "keys, as in KEY = TEXT",

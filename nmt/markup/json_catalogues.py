@@ -10,20 +10,19 @@ catalogues are numbers, names and addresses much less often than those of settin
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.data.words import has_letters
 from nmt.errors import DataError
 from nmt.markup.catalogues import message_unit
 from nmt.markup.document_units import Unit, without_mnemonic
 from nmt.system.files import parse_json
+from nmt.tables.json_values import Value, json_string, json_values
 
-_TOKEN = re.compile(r'[{}\[\],:]|"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|[^\s{}\[\],:"]+', re.DOTALL)
 _MESSAGES = ("message", "defaultMessage")  # of extensions, and of FormatJS
 _NAME = re.compile(
     r"[^\sA-Z\u0080-\U0010ffff]*|[!-~]*[_/.:@#\\][!-~]*|\w+[a-z][A-Z]\w*"
@@ -38,13 +37,6 @@ _MANY_PLURALS = frozenset(
 """Languages with more plural forms than one and other, by Unicode's CLDR."""
 
 
-class _Value(NamedTuple):
-    path: tuple[str | None, ...]  # its keys, from the outermost; None in a list
-    start: int
-    end: int
-    content: str | None  # None if it is not a string
-
-
 def json_texts(path: Path, text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys of each text, and the text; DataError as for `json_parts`."""
     for value in _checked_values(path, text):
@@ -52,14 +44,18 @@ def json_texts(path: Path, text: str) -> Iterator[tuple[str, str]]:
             yield ".".join(key or "" for key in value.path), value.content
 
 
-def _checked_values(path: Path, text: str) -> list[_Value]:
+def _checked_values(path: Path, text: str) -> list[Value]:
     """Return the values of a catalogue (DataError)."""
     try:
         whole = parse_json(text)
     except ValueError as error:
         raise DataError(f"{path}: not JSON: {error}; mend it, or call JSON Lines .jsonl") from None
     entries = list(whole.values()) if isinstance(whole, dict) else whole
-    values = [one for one in _values(text) if not any((key or "")[:1] == "@" for key in one.path)]
+    values = [
+        one
+        for one in json_values(text)
+        if not any((key or "")[:1] == "@" for key in one.path) and _is_text(one.content or "")
+    ]
     if entries and isinstance(entries, list) and all(map(_has_message, entries)):
         return [one for one in values if len(one.path) == 2 and one.path[1] in _MESSAGES]
     _check_texts(path, whole, values)
@@ -69,13 +65,12 @@ def _checked_values(path: Path, text: str) -> list[_Value]:
 def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
     """Yield what stays and what is translated; DataError if it is damaged, or is no catalogue."""
     values = _checked_values(path, text)
-    is_ascii = text.isascii() and "\\u" in text
     last = 0
     for value in values:
         if not value.content or _NO_TEXT.fullmatch(value.content):
             continue
         raw = text[value.start : value.end]
-        unit = message_unit(value.content, ["json"], _quoting(value.content, raw, is_ascii))
+        unit = message_unit(value.content, ["json"], _quoting(value.content, raw, text))
         if unit is not None:
             yield text[last : value.start]
             has_sign = "&" in value.content  # `_` is none in programs of the web
@@ -89,40 +84,20 @@ def lacks_plurals(text: str, lang: str) -> bool:
     return lang.partition("-")[0] in _MANY_PLURALS and _PLURAL.search(text) is not None
 
 
-def _quoting(content: str, raw: str, is_ascii: bool) -> Callable[[str], str]:
-    return lambda text: raw if text == content else json.dumps(text, ensure_ascii=is_ascii)
-
-
-def _values(text: str) -> Iterator[_Value]:
-    """Yield the values of JSON that is valid, but no lists and objects."""
-    keys, is_key = list[str | None](), False  # of what is open, the last one of each
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign in "{[":
-            keys.append("" if sign == "{" else None)
-            is_key = sign == "{"
-        elif sign in "}]":
-            keys.pop()
-        elif sign == ",":
-            is_key = keys[-1] is not None
-        elif is_key and sign != ":":
-            keys[-1], is_key = json.loads(sign), False
-        elif sign != ":":
-            content = json.loads(sign) if sign[0] == '"' else None
-            if content is None or content.isascii() or _is_text(content):
-                yield _Value(tuple(keys), *token.span(), content)
+def _quoting(content: str, raw: str, text: str) -> Callable[[str], str]:
+    return lambda new: raw if new == content else json_string(new, like=text)
 
 
 def _is_text(content: str) -> bool:
     """Tell whether a string can be encoded, unlike one with half of an emoji."""
-    return content.encode(errors="replace").decode() == content
+    return content.isascii() or content.encode(errors="replace").decode() == content
 
 
 def _has_message(entry: Any) -> bool:
     return isinstance(entry, dict) and any(isinstance(entry.get(key), str) for key in _MESSAGES)
 
 
-def _check_texts(path: Path, whole: Any, values: Sequence[_Value]) -> None:
+def _check_texts(path: Path, whole: Any, values: Sequence[Value]) -> None:
     """Raise DataError if the values do not look like those of a catalogue."""
     way = "write its texts to a .jsonl file, and name their column: --input FILE.jsonl:COLUMN"
     if isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole):

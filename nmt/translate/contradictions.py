@@ -16,6 +16,7 @@ from nmt.errors import UsageError
 
 EXPORT = "a CTranslate2 export"
 DOCUMENT = "a document"
+COLUMNS = "a column of a table"
 READER = "a model that reads terms"
 N_BEST_LIST = "an n-best list"
 TERMINAL = "lines that are typed"
@@ -107,11 +108,14 @@ TABLE = (
         "it has only the form power",
         ("--beam-size 1", "--length-penalty 0"),
     ),
-    Contradiction("--format jsonl", DOCUMENT, _FOR_LINES),
-    Contradiction(N_BEST_LIST, DOCUMENT, _FOR_LINES),
     *(
-        Contradiction(option, DOCUMENT, _FOR_LINES)
-        for option in "--scores --alignment --attention --prefixes --context".split()
+        Contradiction(option, whole, _FOR_LINES)
+        for whole in (DOCUMENT, COLUMNS)
+        for option in (
+            "--format jsonl",
+            N_BEST_LIST,
+            *"--scores --alignment --attention --prefixes --context".split(),
+        )
     ),
     Contradiction("--all-heads", "--attention", "it says what is drawn", is_needed=True),
     Contradiction("--attention", "--output", "it is drawn beside output to stdout"),

@@ -46,7 +46,7 @@ def named(path: Path) -> str:
     return "" if found is None else found.name
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.en", "a", "a.tsv", "a.out"])
+@pytest.mark.parametrize("name", ["a.txt", "a.en", "a", "a.out"])
 def test_plain_text_is_plain(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for content in PLAIN:
@@ -141,7 +141,9 @@ def test_tags_are_found_in_lines(text: str, expected: bool) -> None:
     ("text", "what"),
     [
         ("<b>A man</b> sleeps.\n", "tags"),
-        ("start\tend\ttext\n0\t2000\tA man.\n2000\t4500\t\n4500\t9000\tYes.\n", "numbers"),
+        ("start\tend\ttext\n0\t2000\tA man.\n2000\t4500\t\n4500\t9000\tYes.\n", "tabs"),
+        ("A man\tEin Mann\nA dog\t你好\nYes.\n", "tabs"),
+        ("\tA man sleeps.\n\tA dog, too.\t\nYes.\n", ""),
         ("# A note\n\nen:\n  one: A man\ntwo: A dog\nsix: Yes\n", "KEY"),
         ("# Note\nhello = A man\nbye =\n    { $n ->\n        [one] A dog\n    }\n", "KEY"),
         ("# A note.\n" * 9 + "hello =\n    .title = A man\n    .label = A dog\nbye = Yes\n", "KEY"),
