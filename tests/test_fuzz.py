@@ -134,7 +134,7 @@ def originals(model_file: Path, data: Path, tmp_path_factory: pytest.TempPathFac
     lines = [json.dumps({"translation": {"en": src, "de": tgt}}) for src, tgt in text]
     contents = {"page.html": HTML, "old.xlf": XLIFF, "film.srt": SRT}
     contents |= {"set.sgm": SGML, "list": N_BEST, "lines.jsonl": "\n".join(lines)}
-    contents["terms.tsv"] = "# terms\none\teins\ntwo three\tzwei drei\tzwei\n"
+    contents["terms.tsv"] = "# terms\nen\tde\tform\none\teins\ntwo three\tzwei drei\tzwei\n"
     for name, content in contents.items():
         (folder / name).write_text(content)
     table = pyarrow.table({"en": [src for src, _ in text], "de": [tgt for _, tgt in text]})

@@ -48,7 +48,7 @@ def find(train: str, test: str, out: Path) -> None:
             forms[word].add(tgt[slice(*tgt_span)])
     found = {word: next(iter(own)) for word, own in sorted(lemmas.items()) if len(own) == 1}
     rows = ["\t".join([word, found[word], *sorted(forms[word] - {found[word]})]) for word in found]
-    write_text(out / "forms.tsv", "".join(f"{row}\n" for row in rows))
+    write_text(out / "forms.tsv", "".join(f"{row}\n" for row in ["source\ttarget\tform", *rows]))
     rows = [f"{word}\t{lemma}\n" for word, lemma in found.items()]
     write_text(out / "terms.tsv", "".join(rows))  # last: make takes it to mean that both are there
     print(f"{len(found):,} terms of {len(lemmas):,} words that a reference translates")
@@ -76,7 +76,7 @@ def shares(src: list[str], references: list[str], hypotheses: list[str], terms: 
 def results(out: Path, test: str, names: list[str]) -> None:
     """Print a table with a row for each system."""
     src, references = read_pairs(test)
-    terms = read_terms(out / "terms.tsv")
+    terms = read_terms(out / "terms.tsv", LANGS)
     print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
     for name in names:
         hypotheses = (out / f"{name}.de").read_text("utf-8").split("\n")[:-1]

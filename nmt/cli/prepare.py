@@ -110,6 +110,11 @@ def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
     if info.reads_annotations:
         train = info.train
         console.notice(f"train: {train.annotations:,} annotations in {train.annotated:,} pairs")
+        if not train.annotated:
+            console.warning(
+                f"--terms {options.terms}: no pair of train has a term and its translation; are "
+                "its columns swapped?"
+            )
     sizes = " and ".join(f"{size:,}" for size in info.vocabulary.sizes)
     console.notice(f"{out} is ready, with a vocabulary of {sizes}")
     runs = [v for v in options.vocab if v.suffix == ".safetensors" or (v / "config.toml").exists()]

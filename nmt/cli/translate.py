@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +75,7 @@ def translate(
 
     config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
     job, columns = take_columns(job)
-    also_read = [*config.models, *filter(None, (config.terms, job.lock))]
+    also_read = [*config.models, *filter(None, (config.terms_file, job.lock))]
     with contextlib.ExitStack() as leaving:
         if job.lock is not None:
             leaving.enter_context(open_locked(job.lock, job.lock))
@@ -119,6 +120,12 @@ def translate(
             done = [work.translate_pipe(source, target)]
             if remote is not None:
                 remote.move(remote.path)
+    has_text, has_terms = (any(map(attrgetter(name), done)) for name in ("tokens", "with_terms"))
+    if config.terms and has_text and not (has_terms or talks):
+        console.warning(
+            f"{config.terms}: none of its terms is in any line; are its columns swapped? A term "
+            "with a capital is only found as written"
+        )
     if output is not None and not job.summary and console.is_terminal():
         lines = console.counted(sum(counts.lines for counts in done), "line", "lines")
         console.notice(f"{lines} in {console.duration(sum(counts.seconds for counts in done))}")

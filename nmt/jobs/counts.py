@@ -31,6 +31,7 @@ class Counts:
     """With letters and marks that the model's vocabulary does not compose."""
     messages: Tally = field(default_factory=Tally)
     """ICU messages with branches, which markup keeps as they are."""
+    with_terms: int = 0  # in their source
     without_term: Tally = field(default_factory=Tally)  # that should have put something there
     failed: Tally = field(default_factory=Tally)
 
@@ -50,6 +51,7 @@ class Counts:
         self.split += best.segments > 1
         self.guarded += best.guarded
         self.copied += best.copied
+        self.with_terms += bool(best.terms)
         missing = [use for use in best.terms if not use.is_placed]
         if missing:
             term = f"{missing[0].source} -> {missing[0].target}"

@@ -105,7 +105,7 @@ class PrepareOptions:
         None,
         "Write into some source lines how their words are translated, so that the model learns to "
         "obey `nmt translate --terms`. auto finds words and the lemmas of their translations in "
-        "the text; or give a file of terms, with SOURCE<TAB>TARGET on each line.",
+        "the text; or give a file of terms, such as lines of SOURCE<TAB>TARGET.",
         metavar="auto|FILE",
     )
     documents: bool = value(

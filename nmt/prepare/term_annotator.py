@@ -37,6 +37,7 @@ from nmt.prepare.block import Rows
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.system.files import is_there, sha256_file, write_text
+from nmt.tables.formats import file_and_columns
 
 _LINES_OF_FILE = 0.5  # share of the lines in which the terms of a file are annotated
 LEXICON_PAIRS = 50_000
@@ -67,13 +68,11 @@ class Annotator:
                 )
         if options.terms == AUTO_TERMS:
             return cls(options.langs, options.seed, f"auto, {lemmas_version()}", None)
-        path = Path(options.terms)
+        named, path = Path(options.terms), Path(file_and_columns(options.terms)[0])
         if not is_there(path):
             raise DataError(f"--terms {path}: no such file; give a file of terms, or auto")
-        terms = read_terms(path)
-        if not len(terms):
-            raise DataError(f"--terms {path}: has no terms; write SOURCE<TAB>TARGET on its lines")
-        fingerprint = f"{path.name} {sha256_file(path)}, {lemmas_version()}"
+        terms = read_terms(named, options.langs)
+        fingerprint = f"{named.name} {sha256_file(path)}, {lemmas_version()}"
         return cls(options.langs, options.seed, fingerprint, terms)
 
     def with_lexicon(self, path: Path) -> Annotator:

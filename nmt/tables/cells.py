@@ -36,11 +36,12 @@ def one_line(cell: bytes) -> bytes:
 
 
 def quoted_rows(
-    lines: Iterator[bytes], separator: bytes, name: str, *, number: int = 1
+    lines: Iterator[bytes], separator: bytes, name: str, *, number: int = 1, remedy: str = ""
 ) -> Iterator[list[bytes]]:
     """Yield the cells of each row, without quotes.
 
     lines: without line feeds; number: of the first one in the file.
+    remedy: if a quote does not close, what to do; empty to name the option of `nmt prepare`.
     DataError if a cell that begins with a quote is not quoted well.
     """
     for line in lines:
@@ -62,8 +63,8 @@ def quoted_rows(
         if rest or not cells:
             raise DataError(
                 f"{name} line {start:,}: a quote opens a cell, but none closes it at its end (one "
-                f"inside is written twice); mend it, or pass --quoting {name}=none if quotes are "
-                "text"
+                "inside is written twice); "
+                + (remedy or f"mend it, or pass --quoting {name}=none if quotes are text")
             )
         yield cells
         number += 1

@@ -13,7 +13,10 @@ from typing import Any
 
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
+from nmt.errors import UsageError
 
+_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 STDIN = "-"  # stands for TSV on stdin instead of a file's name
 QUOTINGS = ("csv", "none")
 
@@ -57,6 +60,14 @@ JSON_LINES = Format("JSON Lines", ".jsonl", "nmt.tables.jsonl:JsonLines.find")
 PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFile.find")
 XLSX = Format("XLSX", ".xlsx", "nmt.tables.xlsx:XlsxFile.find")
 TABLES = (TSV, CSV, JSON_LINES, PARQUET, XLSX)
+
+
+def refuse_spreadsheet(name: str, start: bytes = b"") -> None:
+    """Refuse a spreadsheet that no reader knows, by its name or its first bytes (UsageError)."""
+    if name.lower().endswith(_SPREADSHEETS) or start.startswith(_SPREADSHEET_STARTS):
+        raise UsageError(
+            f"{name}: is a spreadsheet; open it and save it as {XLSX.suffix}, or as CSV UTF-8"
+        )
 
 
 def suffix_of(name: str) -> str:

@@ -58,14 +58,11 @@ class TsvFile(CellTable):
         start = [line.removesuffix(b"\r") for line in start] if block else []
         if len(start) == 1 and start[0].count(b"\r") > 1:
             raise DataError(f"{text}: its lines end in \\r only; convert it: tr '\\r' '\\n'")
-        separator, named, quoting = TAB, None, request.quoting
+        separator, names_separator, quoting = TAB, False, request.quoting
         if suffix_of(request.file) == CSV.suffix:  # its cells are quoted, without doubt
             quoting = quoting or "csv"
-            named = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
-            start = start[named is not None :]
-            table = list(dropwhile(lambda line: not _SEPARATORS.search(line), start))  # no title
-            table = table if request.is_one_side else table or start
-            separator = named[1] if named else guess_separator(table, text)
+            separator, names_separator = csv_separator(start, request)
+            start = start[names_separator:]
         quoted = quoting == "csv"
         if not quoting:
             quotes = Quotes()
@@ -88,7 +85,7 @@ class TsvFile(CellTable):
             columns=places.names,
             places=places,
             separator=separator,
-            names_separator=named is not None,
+            names_separator=names_separator,
             is_guessed=not (quoted or quoting),
             quoted=quoted,
         )
@@ -124,6 +121,18 @@ class TsvFile(CellTable):
             for line in block.removesuffix(b"\n").split(b"\n"):
                 yield line.removesuffix(b"\r").removeprefix(mark)
                 mark = b""
+
+
+def csv_separator(start: list[bytes], request: FileRequest) -> tuple[bytes, bool]:
+    """Return what separates the cells of CSV, by its first lines, and whether the first names it.
+
+    DataError if that is not clear.
+    """
+    if start and (named := _SEPARATOR_LINE.fullmatch(start[0])):
+        return named[1], True
+    table = list(dropwhile(lambda line: not _SEPARATORS.search(line), start))  # without a title
+    table = table if request.is_one_side else table or start
+    return guess_separator(table, request.file), False
 
 
 def _unclear_quotes(text: str, example: bytes) -> DataError:

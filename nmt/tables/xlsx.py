@@ -38,17 +38,22 @@ class XlsxFile(CellTable):
     @classmethod
     def find(cls, request: FileRequest) -> XlsxFile:
         """Find the columns; DataError if there is no such sheet, or the file is damaged."""
-        name, (sheets, rows) = request.file, _read(request)
-        if not request.sheet and len(sheets) > 1:
-            another = f"{name}:{sheets[1]}{':COLUMN' * request.is_one_side}"
-            console.notice(f"{name}: reading sheet {sheets[0]}; for another: {another}")
-        places = find_columns(request, rows[:_SAMPLED], cls.encoding.name)
+        places = find_columns(request, read_sheet(request)[:_SAMPLED], cls.encoding.name)
         return cls(request, places.names, places)
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
         _, rows = _read(self.request)
         yield from rows[self.places.skipped :]
         advance(self.request.path.stat().st_size)
+
+
+def read_sheet(request: FileRequest) -> list[list[bytes]]:
+    """Return the rows of a sheet, and tell which one it is if there are several (see `_read`)."""
+    name, (sheets, rows) = request.file, _read(request)
+    if not request.sheet and len(sheets) > 1:
+        another = f"{name}:{sheets[1]}{':COLUMN' * request.is_one_side}"
+        console.notice(f"{name}: reading sheet {sheets[0]}; for another: {another}")
+    return rows
 
 
 def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:

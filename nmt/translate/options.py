@@ -21,6 +21,7 @@ from nmt.markup.file_types import AS_LINES, FORMS
 from nmt.models.device import PRECISIONS
 from nmt.search.options import Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
+from nmt.tables.formats import file_and_columns
 from nmt.translate.contradictions import (
     EXPORT,
     N_BEST_LIST,
@@ -69,8 +70,8 @@ class TranslationConfig:
     )
     terms: Path | None = value(
         None,
-        "Translate terms as a file says, which has `SOURCE<TAB>TARGET` on each line. Further "
-        "columns are other forms of the target. Search forces one of them. But a model of `nmt "
+        "Translate terms as a file says: `SOURCE<TAB>TARGET` on each line, .csv or .xlsx, such as "
+        "terms.csv:en,de, or TBX. Search forces one of a term's targets. But a model of `nmt "
         "prepare --terms` reads the first one, and inflects it.",
         metavar="FILE",
     )
@@ -239,11 +240,16 @@ class TranslationConfig:
                 check_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
                     check_context(card, self.context)
-        if self.terms is not None:
-            if not is_there(self.terms):
-                raise DataError(f"{self.terms}: no such file")
-            if not self.terms.is_file():
-                raise DataError(f"{self.terms}: is no regular file; it is read more than once")
+        if self.terms_file is not None:
+            if not is_there(self.terms_file):
+                raise DataError(f"{self.terms_file}: no such file")
+            if not self.terms_file.is_file():
+                raise DataError(f"{self.terms_file}: is no regular file; it is read more than once")
+
+    @property
+    def terms_file(self) -> Path | None:
+        """The file of `terms`, without the columns that it may name."""
+        return None if self.terms is None else Path(file_and_columns(str(self.terms))[0])
 
     @cached_property
     def reads_annotations(self) -> bool:
@@ -267,16 +273,18 @@ class TranslationConfig:
             else [find_model(path)]
             for path in self.models
         }
-        return files if self.terms is None else files | {self.terms: [self.terms]}
+        return files if self.terms_file is None else files | {self.terms_file: [self.terms_file]}
 
     def moved(self, copies: Mapping[Path, Path]) -> TranslationConfig:
-        terms = None if self.terms is None else copies[self.terms]
+        file, terms = self.terms_file, self.terms
+        terms = file and Path(str(terms).replace(str(file), str(copies[file]), 1))
         return replace(self, models=tuple(copies[path] for path in self.models), terms=terms)
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        terms = None if self.terms is None else sha256_file(self.terms)
+        file = self.terms_file
+        terms = file and sha256_file(file) + str(self.terms).removeprefix(str(file))
         encoding = Encoding.find(self.encoding).name
         identity = asdict(self) | {"models": models, "terms": terms, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))

@@ -18,7 +18,7 @@ from itertools import groupby, tee, zip_longest
 
 from nmt.console import counted
 from nmt.errors import DataError
-from nmt.lexical.term_list import TermUse
+from nmt.lexical.term_use import TermUse
 from nmt.translate.alignment import Alignment, pharaoh
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nmt.errors import NMTError, UsageError
-from nmt.lexical.term_list import read_terms
 from nmt.markup.breaks import MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
@@ -51,7 +50,10 @@ class Translator:
         """Return what cuts sentences with terms; None without `config.terms`."""
         if self.config.terms is None:
             return None
-        terms, pair = read_terms(self.config.terms), self.language_pair
+        from nmt.lexical.term_list import read_terms
+
+        pair = self.language_pair
+        terms = read_terms(self.config.terms, pair.languages)
         if self.config.reads_annotations:
             return ReadTerms(terms, pair.src_vocabulary, pair.languages)
         return ForceTerms(terms, pair, self.engine.options.barred_ids)

@@ -93,7 +93,7 @@ def test_terms(
     on_both: Print, model_file: Path, term_reader: Path, text: Path, tmp_path: Path
 ) -> None:
     terms = tmp_path / "terms.tsv"
-    terms.write_text("cat\ttree\nold\tslowly\tred\n")
+    terms.write_text("cat\ttree\nold\tslowly; red\n")
     for model in (model_file, term_reader):  # which forces them, and which reads them
         chosen = ("translate", model, "--input", text, "--terms", terms, "--max-extra-tokens", "6")
         found, expected = on_both(*chosen, "--format", "jsonl")

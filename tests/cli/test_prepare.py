@@ -193,3 +193,11 @@ def test_passwords_and_queries_of_urls_are_neither_said_nor_written(
     names = " ".join(map(str, tmp_path.rglob("*")))
     for secret in ("s3cret", "t0ken"):
         assert secret not in said and secret.encode() not in written and secret not in names
+
+
+def test_terms_that_no_pair_has_are_named(prepare: Prepare, corpus: Path) -> None:
+    pytest.importorskip("simplemma", reason="needs the extra terms")
+    (corpus / "terms.csv").write_text("n;German;English\n1;neun;nine\n2;drei;three\n")
+    assert "--terms" not in prepare("--terms", f"{corpus}/terms.csv").stderr
+    told = prepare("--terms", f"{corpus}/terms.csv:2,3", out=f"{corpus}/swapped").stderr
+    assert f"warning: --terms {corpus}/terms.csv:2,3: " in told

@@ -71,7 +71,7 @@ def keeps_lines(answer: Answer, words: list[str], text: bytes) -> bool:
 def files(
     tmp_path: Path, model_file: Path, other_model: Path, term_reader: Path, card: ModelCard
 ) -> Path:
-    (tmp_path / "terms").write_text("cat\tKatze\nhouse\tHaus\tHauses\n", encoding="utf-8")
+    (tmp_path / "terms").write_text("cat\tKatze\nhouse\tHaus; Hauses\n", encoding="utf-8")
     model_of_documents(tmp_path / "documents", card)
     for name, path in (("tiny", model_file), ("ensemble", other_model), ("reader", term_reader)):
         (tmp_path / name).symlink_to(path)

@@ -281,7 +281,7 @@ CASES = [
     (f"{TRANSLATE} --attention a.svg --output out", 2, "--attention does not go with --output"),
     (f"{TRANSLATE} --attention a.svg --input valid.de", 2, "several inputs"),
     (f"{TRANSLATE} --terms nowhere", 1, "nowhere: no such file"),
-    (f"{TRANSLATE} --terms valid.de", 1, "valid.de: line 1 has no tab; write a term as SOURCE<TAB"),
+    (f"{TRANSLATE} --terms valid.de", 1, "valid.de: has no tab; write terms as SOURCE<TAB"),
     (f"{TRANSLATE} --terms model", 1, "model: line 1 is not valid UTF-8; convert it"),
     (f"{TRANSLATE} --terms valid.de --sample", 2, "--terms does not go with --sample"),
     (f"{TRANSLATE} --markup htm", 2, "--markup htm: unknown; did you mean 'html'?"),

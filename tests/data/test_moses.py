@@ -60,7 +60,12 @@ def test_rules_are_for_each_language_by_its_code() -> None:
         ("en", ["tokenize"], "Ann-Lee 's [ A & B ]", "Ann-Lee's [A & B]"),
         ("en", ["escape"], "Ann-Lee &apos;s &#91; A &amp; B &#93;", "Ann-Lee's [A & B]"),
         ("en", ["aggressive"], "Ann @-@ Lee 's [ A & B ]", "Ann-Lee's [A & B]"),
-        ("en", ["escape", "lowercase"], "ann-lee &apos;s &#91; a &amp; b &#93;", "ann-lee's [a & b]"),
+        (
+            "en",
+            ["escape", "lowercase"],
+            "ann-lee &apos;s &#91; a &amp; b &#93;",
+            "ann-lee's [a & b]",
+        ),
     ],
 )
 def test_more_steps_of_moses_are_done_and_undone(

@@ -1,55 +1,192 @@
-"""Files of terms, and whether a translation has them."""
+"""Files of terms: what is a term in them, and what is told of them."""
 
 import gzip
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from text_formats import xlsx
 
-from nmt.errors import DataError
-from nmt.lexical.term_list import TermUse, read_terms
-from nmt.lexical.word_list import ListedWord
+from nmt.errors import DataError, UsageError
+from nmt.lexical.term_list import read_terms
+
+Terms = dict[str, tuple[str, ...]]
+Read = Callable[..., Terms]
 
 
-def test_a_file_is_read_with_its_forms_and_alternatives(tmp_path: Path) -> None:
-    text = "\ufeff# comment\n\ndog\tHund\tHundes\t\r\n cat \t Katze \ndog\tKöter\nDog\tDogge\n"
-    path = tmp_path / "terms.tsv.gz"
-    path.write_bytes(gzip.compress(text.encode()))
-    known = read_terms(path)
-    assert len(known) == 3
-    found = [(one.word.source, one.word.targets) for one in known.find("dog cat Dog")]
-    assert found == [("dog", ("Hund", "Hundes", "Köter")), ("cat", ("Katze",)), ("Dog", ("Dogge",))]
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Write a file of terms, and return those of its terms that a line has with all of them."""
+
+    def written(
+        content: str | bytes, name: str = "x.tsv", langs: tuple[str, str] = ("en", "de")
+    ) -> Terms:
+        raw = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name.partition(":")[0]).write_bytes(raw)
+        words = read_terms(tmp_path / name, langs)
+        line = "dog cat Dog mouse bird 犬 tree (big) cat, dog"
+        found = {one.word.source: one.word.targets for one in words.find(line)}
+        assert len(found) == len(words)
+        return found
+
+    return written
+
+
+def test_a_file_is_read_with_its_forms_and_alternatives(read: Read) -> None:
+    text = (
+        "\ufeff# comment\n\nsource\ttarget\tform\tform\n\ndog\tHund\tHundes\t\r\n cat \t Katze \n"
+    )
+    text += "dog\tKöter\t\tKöters\nDog\tDogge\n"
+    found = read(gzip.compress(text.encode()), "terms.tsv.gz")
+    expected = ("Hund", "Hundes", "Köter", "Köters")
+    assert found == {"dog": expected, "cat": ("Katze",), "Dog": ("Dogge",)}
+
+
+def test_a_row_may_have_more_forms_than_the_header(read: Read) -> None:
+    found = read("source\ttarget\tform\ndog\tHund\tHundes\tHunde\ncat\tKatze\n")
+    assert found == {"dog": ("Hund", "Hundes", "Hunde"), "cat": ("Katze",)}
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("name", "content"),
     [
-        (b"dog", "line 3 "),
-        (b"dog\t \tHund", "line 3 .*target"),
-        (b" \tHund", "line 3 .*source"),
-        ("dog\tHund".encode("utf-16-le"), "line 3 .*UTF-8"),
-        (b"dog\tK\xf6ter", "line 3 .*UTF-8"),
+        ("x.tsv", "dog\tHund\ncat\tKatze\n"),
+        ("x.txt", "dog\tHund\ncat\tKatze\n".encode("utf-16")),
+        ("x.csv", "dog,Hund\ncat,Katze\n"),
+        ("x.csv", "sep=;\r\n\r\ndog;Hund\r\ncat;Katze;;\r\n"),
+        ("x.tsv", '"dog"\tHund\ncat\t"Katze"\n'),
+        # A header, by the names of the languages or of the sides, in any order and column.
+        ("x.tsv", "English\tGerman\ndog\tHund\ncat\tKatze\n"),
+        ("x.csv", "DE;notes;en-US\nHund;noun;dog\nKatze;;cat\n"),
+        ("x.tsv", "Term\tTranslation\ndog\tHund\ncat\tKatze\n"),
+        ("x.csv", "ID,English term,German_word\n1,dog,Hund\n2,cat,Katze\n"),
+        # Columns that are named are those, and no others are forms.
+        ("x.tsv:1,2", "dog\tHund\tEN\tDE\ncat\tKatze\tEN\tDE\n"),
+        ("x.tsv:3,2", "1\tHund\tdog\n2\tKatze\tcat\n"),
+        ("x.csv:word,meaning", "meaning,word,form\nHund,dog,n\nKatze,cat,\n"),
+        # OmegaT's: the third column is a comment.
+        (
+            "x.txt",
+            "# Glossary in tab-separated format -*- coding: utf-8 -*-\ndog\tHund\tnot Köter\n"
+            "cat\tKatze\n",
+        ),
+        # Rows say of which languages they are.
+        (
+            "x.tsv",
+            "source\ttarget\tsource_lang\ttarget_lang\ndog\tHund\ten\tde\nbird\toiseau\ten\tfr\n"
+            "cat\tKatze\tEN\tDE\n",
+        ),
     ],
 )
-def test_a_line_that_is_no_term_is_named(tmp_path: Path, line: bytes, message: str) -> None:
-    path = tmp_path / "terms.tsv"
-    path.write_bytes(b"cat\tKatze\n\n" + line + b"\n")
-    with pytest.raises(DataError, match=f"^{path}: {message}"):
-        read_terms(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "lang", "is_placed"),
-    [
-        ("Die Katze schläft", None, True),
-        ("Zwei Katzen schlafen", None, False),
-        ("Zwei Katzen schlafen", "de", True),
-        ("Zwei Kater schlafen", "de", True),  # the other target
-        ("Zwei Hunde schlafen", "de", False),
-    ],
-)
-def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
-    text: str, lang: str | None, is_placed: bool
+def test_terms_are_in_the_columns_that_the_header_the_user_or_omegat_say(
+    read: Read, name: str, content: str | bytes
 ) -> None:
-    pytest.importorskip("simplemma", reason="needs the extra terms")
-    use = TermUse.of(ListedWord("cat", ("Katze", "Kater")), text, lang)
-    assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)
+    assert read(content, name) == {"dog": ("Hund",), "cat": ("Katze",)}
+
+
+def test_terms_are_read_from_a_sheet(read: Read) -> None:
+    pytest.importorskip("python_calamine")
+    rows = [("German", "English", "POS"), ("Hund", "dog", "n."), (None, "bird"), ("Katze", "cat")]
+    book = xlsx({"Words": rows, "Other": [("mouse", "Maus")]})
+    assert read(book, "x.xlsx") == {"dog": ("Hund",), "cat": ("Katze",)}
+    assert read(book, "x.xlsx:Other") == {"mouse": ("Maus",)}
+
+
+@pytest.mark.parametrize("name", ["x.tbx", "x.xml", "x.xml.gz:en-us,de-de"])
+def test_tbx_is_known_by_its_content(read: Read, name: str) -> None:
+    cat = '<tig><term>cat</term></tig></langSet><langSet xml:lang="de-de"><tig><term>Katze'
+    text = f'\ufeff<martif><termEntry><langSet xml:lang="en-us">{cat}</term></tig></langSet>'
+    content = f"{text}</termEntry></martif>".encode()
+    content = gzip.compress(content) if ".gz" in name else content
+    assert read(content, name) == {"cat": ("Katze",)}
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("dog\tHund; Köter;Hund", {"dog": ("Hund", "Köter")}),
+        ("dog\tHund | Köter", {"dog": ("Hund", "Köter")}),
+        ("bird\t鸟；禽", {"bird": ("鸟", "禽")}),
+        ("bird; mouse\t鸟", {"bird": ("鸟",), "mouse": ("鸟",)}),
+        ("dog\tHund (m.)", {"dog": ("Hund",)}),
+        ("dog\tHund {m} [ugs.]; Köter (abwertend; selten)", {"dog": ("Hund", "Köter")}),
+        ("dog (animal)\tHund", {"dog": ("Hund",)}),
+        ("犬（いぬ）\tHund", {"犬": ("Hund",)}),
+        # Not at the end, or a part of the word.
+        ("cat\t(kleine) Katze", {"cat": ("(kleine) Katze",)}),
+        ("cat\tKatze(n)", {"cat": ("Katze(n)",)}),
+        ("(big)\t(groß)", {"(big)": ("(groß)",)}),
+        ("dog\t;", {"dog": (";",)}),
+        # Without a semicolon we cannot know.
+        ("dog\tHund/Köter", {"dog": ("Hund/Köter",)}),
+    ],
+)
+def test_a_cell_may_hold_alternatives_and_brackets(read: Read, row: str, found: Terms) -> None:
+    assert read(f"{row}\ntree\tBaum\n") == found | {"tree": ("Baum",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("dog\tHund; Köter\ncat\tKatze (f.)\n", "x.tsv: 2 terms .*Hund; Köter"),
+        ("dog\tHund/Köter\ncat\tKatze\n", "warning: .*x.tsv: 1 term .*Hund/Köter"),
+        ("cat\t猫\nbird\t鸟、禽\n", "warning: .*x.tsv: 1 term .*鸟、禽"),
+        ("dog\tHund\ncat\t\nbird\t \n", "warning: .*x.tsv: .*2 rows .*row 2"),
+        ("en\tde\ndog\tHund\tHundes\ncat\tKatze\n", "warning: .*x.tsv: .*1 row .*row 2"),
+        ("en\tde\tPOS\tnote\ndog\tHund\n", "x.tsv: .*en and de.*POS, note"),
+        ("en\tde\tlp\ndog\tHund\ten-de\ncat\tchat\ten-fr\n", "x.tsv: .*1 row"),
+    ],
+)
+def test_what_is_left_out_or_read_otherwise_is_told(
+    read: Read, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    read(text)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(told, line)
+
+
+def test_nothing_is_told_of_good_terms(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
+    read("tree\tBaum\ncat, dog\tKatze, Hund\n(big)\t(groß) und (klein)er\n")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", "dog\n", "tab.*SOURCE<TAB>TARGET"),
+        ("x.json", '{"dog": "Hund"}', "tab.*TBX"),
+        ("x.tsv", "# nothing\n\n", "no terms"),
+        ("x.tsv", "", "no terms"),
+        ("x.tsv", "12\t34\n", "no terms"),
+        ("x.tsv", "English\tGerman\n", "no terms"),
+        # Other columns than two are comments, codes or numbers as often as forms.
+        ("x.tsv", "dog\tHund\tHundes\n", "3 columns.*x.tsv:1,2.*source, target, form"),
+        ("x.tsv", "dog\tHund\ncat\tKatze\tn.\n", "3 columns.*x.tsv:1,2"),
+        ("x.tsv", "1\tdog\tHund\n2\tcat\tKatze\n", "3 columns.*x.tsv:2,3"),
+        ("x.csv", "dog,Hund,EN,DE\ncat,Katze,EN,DE\n", "x.csv:1,2"),
+        ("x.tsv:word,meaning", "dog\tHund\n", "word"),
+        ("x.tsv", "en-US\ten-GB\tde\ndog\tdog\tHund\n", "en-US, en-GB"),
+        ("x.tsv", 'dog\t"Hund\ncat\t"Katze, ""groß"""\n', "line 1: a quote"),
+        ("x.tsv", "cat\tKatze\n\ndog\tHund\n".encode("utf-16-le"), "line 1 .*UTF-8"),
+        ("x.tsv", b"cat\tKatze\n\ndog\tK\xf6ter\n", "line 3 .*UTF-8"),
+    ],
+)
+def test_what_does_not_show_its_terms_is_refused(
+    read: Read, tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=f"^{tmp_path}/{name.partition(':')[0]}.*{message}"):
+        read(content, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", b"PK\x03\x04", "xlsx"),
+        ("x.ods", b"PK\x03\x04", "xlsx"),
+        ("x.tsv:1,2,3", b"dog\tHund\tn.\n", "two columns"),
+    ],
+)
+def test_other_files_are_refused(read: Read, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read(content, name)

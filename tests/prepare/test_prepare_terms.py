@@ -130,7 +130,7 @@ def test_a_stopped_run_goes_on_with_the_same_lexicon_and_bytes(
     ("terms", "expected"),
     [
         # As it is, by its lemma, or in a form that is listed.
-        ("mice\tNager\tMäuse\n", {("mice", "Mäuse")}),
+        ("source\ttarget\tform\nmice\tNager\tMäuse\n", {("mice", "Mäuse")}),
         # Other translations are not annotated; of several, the one that is there is.
         ("dog\tKöter\n", set()),
         ("dog\tKöter\ndog\tHund\n", {("dog", "Hund")}),

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 from unicodedata import normalize
@@ -18,7 +19,7 @@ from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.terms import ForceTerms
 
-TERMS = "# animals\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
+TERMS = "# animals\nsource\ttarget\tform\ncat\tKatze\tKater\nred bird\troter Vogel\nhouse\tHaus\n"
 LINES = [
     "the cat sees a dog",
     "",
@@ -94,6 +95,35 @@ def test_a_finished_file_is_translated_again_with_other_terms(
     assert has_phrase((tmp_path / "out").read_text(encoding="utf-8").split("\n")[0], "Mieze")
 
 
+@pytest.mark.parametrize(
+    ("content", "text", "is_named"),
+    [
+        ("Katze\tcat\n", TEXT, True),  # swapped
+        ("Cat\tKatze\n", TEXT, True),
+        ("cat\tKatze\ngearbox\tGetriebe\n", TEXT, False),
+        ("gearbox\tGetriebe\n", "\n \n", False),  # nothing to translate
+    ],
+)
+def test_a_list_of_which_no_term_is_in_the_text_is_named(
+    translate_text: TranslateText, terms: Path, content: str, text: str, is_named: bool
+) -> None:
+    terms.write_text(content, encoding="utf-8")
+    told = translate_text(text, "--terms", terms, "--max-tokens", "3").succeeded().stderr
+    assert (f"warning: {terms}: none of its terms" in told) == is_named
+
+
+def test_columns_belong_to_the_terms_and_not_to_the_file(
+    translate_text: TranslateText, terms: Path, tmp_path: Path
+) -> None:
+    terms.write_text("n\tHaus\thouse\nn\tKatze\tcat\n", encoding="utf-8")
+    words = (*ROOM, "--output", tmp_path / "out", "--terms")
+    assert "none of" not in translate_text(TEXT, *words, f"{terms}:3,2").succeeded().stderr
+    assert "already translated" in translate_text(TEXT, *words, f"{terms}:3,2").stderr
+    assert "none of" in translate_text(TEXT, *words, f"{terms}:2,3").stderr
+    onto_itself = translate_text(TEXT, "--terms", f"{terms}:3,2", "--output", terms)
+    assert onto_itself.refusal(2)
+
+
 def test_python_takes_terms_and_copies_of_the_file(
     model_file: Path, other_model: Path, terms: Path, tmp_path: Path
 ) -> None:
@@ -109,6 +139,9 @@ def test_python_takes_terms_and_copies_of_the_file(
     for path, copy in copies.items():
         shutil.copy(path, copy)
     assert config.moved(copies).terms == copies[terms]
+    named = replace(config, terms=Path(f"{terms}:1,2"))
+    assert named.files() == config.files()
+    assert named.moved(copies).terms == Path(f"{copies[terms]}:1,2")
 
 
 def test_words_have_spaces_before_them_and_signs_need_not() -> None:

@@ -33,7 +33,7 @@ def reading(term_reader: Path) -> Vocabulary:
 @pytest.fixture
 def terms_file(tmp_path: Path) -> Path:
     path = tmp_path / "terms.tsv"
-    path.write_text("cat\tKatze\ndog\tHund\tHunde\nred bird\tRotkehlchen\n", encoding="utf-8")
+    path.write_text("cat\tKatze\ndog\tHund; Hunde\nred bird\tRotkehlchen\n", encoding="utf-8")
     return path
 
 

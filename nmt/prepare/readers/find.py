@@ -25,14 +25,12 @@ from nmt.tables.formats import (
     FileRequest,
     are_two_tables,
     file_and_columns,
+    refuse_spreadsheet,
     suffix_of,
 )
 from nmt.tables.joined import JoinedTables
 
 _TAR = (".tar", ".tgz", ".tbz2", ".txz")
-_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
-_SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
-_SAVE_IT = f"is a spreadsheet; open it and save it as {XLSX.suffix}, or as CSV UTF-8"
 
 
 def find_reader(
@@ -86,8 +84,7 @@ def find_reader(
             raise UsageError(f"{name}: --encoding is of one of the two only; convert it to UTF-8")
         columns = parts[0].columns[:1] + parts[-1].columns[1:]
         return JoinedTables(request, parts, columns, parts[0].encoding)
-    if name.lower().endswith(_SPREADSHEETS):
-        raise UsageError(f"{name}: {_SAVE_IT}")
+    refuse_spreadsheet(name)
     if columns and not (form and form.has_columns):
         if path.is_file() and not form and _has_tabs(path):
             raise UsageError(_not_a_prefix(name, path, langs))
@@ -113,8 +110,8 @@ def _open(request: FileRequest) -> Any:
     assert form is not None
     if name != STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
-    if form.has_quotes and first_bytes(path).startswith(_SPREADSHEET_STARTS):
-        raise UsageError(f"{name}: {_SAVE_IT}")
+    if form.has_quotes:
+        refuse_spreadsheet(name, first_bytes(path))
     return form.open(request)
 
 

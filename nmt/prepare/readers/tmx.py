@@ -22,7 +22,7 @@ from nmt.data.line_blocks import LONGEST_LINE, Advance
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
 from nmt.markup.xml_files import feed_xml
-from nmt.prepare.readers.xml_text import read_xml
+from nmt.markup.xml_text import read_xml
 from nmt.tables.formats import FileRequest
 from nmt.tables.table import Row, Table
 

@@ -5,7 +5,7 @@ from xml.parsers import expat
 
 import pytest
 
-from nmt.prepare.readers.xml_text import read_xml
+from nmt.markup.xml_text import read_xml
 
 BORDERS: tuple[int, ...] = (0, 9, 11, 13, 14, 31, 32, 127, 0xD7FF, 0xD800, 0xDFFF, 0xE000)
 BORDERS += (0xFDCF, 0xFDF0, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFE, 0x10FFFF, 0x110000, 10**18)
