@@ -59,9 +59,10 @@ def translate(
     segments. Lines end at the newline byte only. On a terminal, type a line to see its translation.
 
     With --input and --output, finished lines are recorded beside the output. If a job is stopped
-    or killed, run the same command again and it goes on. A finished job ends at once. If a line
-    cannot be translated, it is left empty and the exit status is 1. If one of several files fails,
-    the others go on and the exit status is 1. It is 75 if other jobs hold some of the files.
+    or killed, run the same command again and it goes on. A finished job ends at once. Outputs
+    that you have corrected stay. If a line cannot be translated, it is left empty and the exit
+    status is 1. If one of several files fails, the others go on and the exit status is 1. It is 75
+    if other jobs hold some of the files.
     """
     from nmt.jobs.deadline import stopped_in_time
     from nmt.jobs.file_pairs import find_files
@@ -149,6 +150,7 @@ def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -
             "fell_back": sum(counts.fell_back.lines for counts in done),
             "failed": sum(counts.failed.lines for counts in done),
             "failed_files": failed_files,
+            "edited": sum(counts.edited for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),
         },

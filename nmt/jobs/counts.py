@@ -15,6 +15,7 @@ from nmt.translate.output import Tally, Translation
 
 @dataclass
 class Counts:
+    edited: int = 0  # files that somebody else has changed or written, which stay
     lines: int = 0
     lines_out: int = 0  # more with n-best lists
     tokens: int = 0  # of the best translations

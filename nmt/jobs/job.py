@@ -154,14 +154,20 @@ class Job:
                     console.warning(str(reason))
                 break
             left, held = held, []
+        if edited := sum(counts.edited for counts in done):
+            console.notice(
+                f"left {console.counted(edited, 'output', 'outputs')} alone, changed or written by "
+                "somebody else; --overwrite replaces such files"
+            )
         return done, failed, len(held)
 
     def translate_file(self, source: Path, output: Path) -> Counts:
         """Translate a file, or continue where an earlier job stopped.
 
-        Do nothing if the output is already complete, of this input, model and options. It appears
-        when it is complete, and is compressed if its name says so. The counts include the work of
-        earlier jobs. HeldOff if another job is working on the output.
+        Do nothing if the output is already complete, of this input, model and options, or if it is
+        the work of somebody else. It appears when it is complete, and is compressed if its name
+        says so. The counts include the work of earlier jobs. HeldOff if another job is working on
+        the output.
         """
         if self.columns:
             identity = self._identity | {"columns": [*self.columns]}
@@ -172,6 +178,8 @@ class Job:
             translate = partial(self._translate_document, kind)
             return self._translate_whole(source, output, identity, content, translate)
         with Journal(output) as journal:
+            if not self.options.overwrite and journal.is_edited():
+                return _left(source, output)
             total = self._count_lines(source)
             recorded = journal.job()
             if recorded and recorded != self._identity:
@@ -226,6 +234,8 @@ class Job:
     ) -> Counts:
         """Translate a document or table as a whole: a killed job begins it again."""
         with Journal(output) as journal:
+            if not self.options.overwrite and journal.is_edited():
+                return _left(source, output)
             if journal.begin(identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
             elif not journal.progress.input_bytes:  # else only the last renaming is missing
@@ -338,6 +348,16 @@ class Job:
                 write_text(Path(self.options.attention), picture)
             else:
                 console.warning(f"{self.options.attention}: not drawn, because no line has letters")
+
+
+def _left(source: Path, output: Path) -> Counts:
+    """Leave an output that is the work of somebody else, and warn if its input is newer."""
+    if source.stat().st_mtime > output.stat().st_mtime:
+        console.warning(
+            f"{output}: stays, because somebody else changed or wrote it; but {source} is newer: "
+            "bring the output up to date, or pass --overwrite"
+        )
+    return Counts(edited=1)
 
 
 def _of_file(source: Path, error: Exception) -> str:

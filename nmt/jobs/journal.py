@@ -5,7 +5,11 @@ has a line of JSON for each finished pool: the bytes of input and output so far,
 both. If they do not match the files, the job begins again. A line is believed only if its own
 checksum matches. At the end the journal records the finished output and the partial file becomes
 OUT. The journal stays, and says what OUT is the translation of. It is also a lock: only one job at
-a time works on OUT.
+a time works on OUT. The journals of a job over a folder lie in one hidden folder of its output.
+
+By the journals, a job also knows what a person has corrected. It replaces the OUT that an earlier
+job wrote, or that was there when this one began: the header has its SHA-256. What is there instead
+was changed since. In the output of a folder job, OUT without a journal is somebody else's.
 
 The journal also records the kernel for matrix products (`models.kernels`). The rest of a file is
 translated with the same one, even if another is faster now.
@@ -44,7 +48,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -65,6 +69,8 @@ from nmt.system.files import (
 )
 
 _FORMAT_VERSION = 2
+JOURNALS = ".nmt-journals"
+"""The folder for journals in the output of a job over a folder."""
 _CHECK = "check"  # the field of a line that holds its checksum
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -83,7 +89,18 @@ class JobProgress:
 
 
 def journal_of(output: Path) -> Path:
-    return output.with_name(f".{output.name}.journal")
+    """Return the journal of an output: in a folder for journals above it, or else beside it."""
+    output = output.absolute()
+    beside = output.with_name(f".{output.name}.journal")
+    for folder in output.parents:
+        journals = folder / JOURNALS
+        if journals.is_dir() and not journals.is_symlink():  # which another user may have planted
+            journal = journals / output.parent.relative_to(folder) / beside.name[1:]
+            journal.parent.mkdir(parents=True, exist_ok=True)
+            if beside.exists() and not journal.exists():  # from before there was the folder
+                beside.replace(journal)
+            return journal
+    return beside
 
 
 class Journal:
@@ -132,6 +149,23 @@ class Journal:
             return dict(read_line(self._file.readline())["job"])
         except (ValueError, TypeError, KeyError):  # empty, damaged, or of another version
             return {}
+
+    def is_edited(self) -> bool:
+        """Tell whether the output is the work of somebody else than the jobs that are recorded."""
+        self._file.seek(0)
+        known = set[str]()
+        with contextlib.suppress(ValueError):  # the last line may be cut off
+            for line in self._file:
+                content = read_line(line)
+                known |= {content.get("replaces", ""), content.get("file_sha256", "")}
+        is_of_folder = self._path.parent != self.output.parent
+        is_judged = is_of_folder or bool(known - {""})
+        return is_judged and bool(self._sha256_before) and self._sha256_before not in known
+
+    @cached_property
+    def _sha256_before(self) -> str:
+        """Of the output before this job; empty if there was none."""
+        return sha256_file(self.output) if self.output.is_file() else ""
 
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
         """Continue where the job stopped, or at the beginning if the record does not match.
@@ -198,7 +232,8 @@ class Journal:
             self._file.truncate(self._end)  # drops a line that was cut off
             if not self._end:
                 self._is_new = True
-                self._append(_header(self._job) | {"kernel": self.kernel})
+                header = {"kernel": self.kernel, "replaces": self._sha256_before}
+                self._append(_header(self._job) | header)
             with naming(self.output, instead=True):
                 self._writing = open_unlinked(self._partial)
             self._writing.truncate(self.progress.output_bytes)
@@ -226,7 +261,10 @@ class Journal:
         if digest.hexdigest() != self.progress.input_sha256:
             return False
         # The last two exist if the job was killed before it renamed them.
-        for path in (self.output, self._partial, self._compressed):
+        if self._sha256_before == self.progress.file_sha256:
+            self._put_in_place(self.output)
+            return True
+        for path in (self._partial, self._compressed):
             if (
                 path.is_file()
                 and not path.is_symlink()
@@ -263,7 +301,7 @@ class Journal:
                 content = read_line(line)
                 if number:
                     progress = build_value(JobProgress, content, "")
-                elif {**content, "kernel": None} != _header(job) | {"kernel": None}:
+                elif content != content | _header(job):
                     break
                 else:
                     kernel = content.get("kernel")

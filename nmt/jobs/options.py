@@ -34,6 +34,11 @@ class JobOptions:
         metavar="PATH|URL",
         shown="stdout",
     )
+    overwrite: bool = _unattended(
+        False,
+        "Replace outputs also if somebody has changed them since, or if nmt did not write what is "
+        "in the folder.",
+    )
     summary: bool = _unattended(
         False,
         "Write a summary in JSON as the last line on stderr. Jobs with --output do so unless you "

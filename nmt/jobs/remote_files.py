@@ -23,6 +23,7 @@ from nmt.system.remote import (
     exists,
     files_at,
     is_url,
+    make_folder,
     mirrored,
     upload,
     without_scheme,
@@ -76,13 +77,18 @@ class RemoteOutput:
                 if exists(self._url_of(path)):
                     download(self._url_of(path), path)
             before = journal.read_bytes()
+        elif self.path.is_dir() and not journal.exists() and exists(self._url_of(output)):
+            download(self._url_of(output), output)  # somebody else's
         yield
-        is_new = journal.read_bytes() != before
+        is_new = journal.exists() and journal.read_bytes() != before
         for path in (output, journal):
             if is_new:
+                for folder in reversed(path.parents):
+                    if self.path in folder.parents:
+                        make_folder(self._url_of(folder))
                 upload(path, self._url_of(path))
         output.unlink()
-        journal.unlink()
+        journal.unlink(missing_ok=True)
 
     def move(self, output: Path) -> None:
         """Upload a file without a journal, and remove it here; NMTError if that fails."""

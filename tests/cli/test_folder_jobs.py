@@ -115,6 +115,82 @@ def test_outputs_that_do_not_fit_are_refused_before_any_work(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.usefixtures("folder")
+def test_files_of_inner_folders_keep_their_places(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("season1/a", "season1/deep/b", ".hidden/x", "run/model", "out/a"):
+        Path("in", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("in", name).touch()
+    Path("in/link").symlink_to(tmp_path)
+    places = ["a", "b", "c", "season1/a", "season1/deep/b"]
+    expected = [(Path("in", place), Path("in/out", place)) for place in places]
+    assert find_files(["in"], "in/out", [Path("in/run")]) == expected
+    assert "in/link: is a link to a folder" in capsys.readouterr().err
+    Path("in/link").unlink()
+    assert find_files(["in/**"], "in/out", [Path("in/run")]) == expected
+    assert find_files(["in/*/a"], "in/out") == [(Path("in/season1/a"), Path("in/out/season1/a"))]
+    assert not capsys.readouterr().err
+    assert find_files(["in/*"], "in/out") == expected[:3]
+    assert "3 folders are not looked into, such as in/out; use in/**" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------ what somebody corrected
+
+
+def test_what_somebody_corrected_or_wrote_stays(
+    job: Translate, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "c").write_text("written by hand\n")
+    os.utime(folder / "c", (1, 1))
+    assert job().summary["edited"] == 1
+    corrected = (out / "a").read_text() + "corrected\n"
+    (out / "a").write_text(corrected)
+    (out / "b").unlink()
+    os.utime(folder / "a", (1, 1))
+    for options in ((), ("--beam-size", "2")):  # with others, all is translated again
+        answer = job(*options)
+        assert (answer.status, answer.summary["edited"]) == (0, 2)
+        assert ((out / "a").read_text(), (out / "b").exists()) == (corrected, True)
+        assert (out / "c").read_text() == "written by hand\n"
+        assert "warning" not in answer.stderr
+    os.utime(folder / "a")
+    os.utime(out / "a", (1, 1))
+    assert f"out/a: stays, because somebody else changed or wrote it; but {folder}/a is" in (
+        job().stderr
+    )
+    answer = job("--overwrite")
+    assert answer.summary["edited"] == 0
+    assert "corrected" not in (out / "a").read_text()
+    assert "by hand" not in (out / "c").read_text()
+
+
+def test_a_single_output_that_was_corrected_stays_and_another_file_is_replaced(
+    translate: Nmt, folder: Path, tmp_path: Path
+) -> None:
+    words = ("--input", folder / "a", "--output", tmp_path / "out")
+    (tmp_path / "out").write_text("another file\n")
+    assert translate(*words).summary["edited"] == 0
+    (tmp_path / "out").write_text("corrected\n")
+    assert translate(*words).summary["edited"] == 1
+    assert (tmp_path / "out").read_text() == "corrected\n"
+
+
+def test_a_journal_from_beside_the_output_is_taken_into_the_folder(
+    job: Translate, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert job().status == 0
+    (out / ".nmt-journals" / "a.journal").rename(out / ".a.journal")
+    answer = job()
+    assert (answer.summary["edited"], f"{out}/a: already translated" in answer.stderr) == (0, True)
+
+
 # ------------------------------------------------------------------------------ one that fails
 
 
@@ -191,8 +267,8 @@ def test_an_error_of_the_system_ends_one_file_and_leaves_nothing_of_it(
     answer = job()
     assert answer.status == 1
     assert f"{tmp_path}/out/b: {message}" in answer.stderr
-    left = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert left == [".a.journal", ".c.journal", "a", "c"]
+    left = sorted(path.name for path in (tmp_path / "out").rglob("*"))
+    assert left == [".nmt-journals", "a", "a.journal", "c", "c.journal"]
 
 
 def test_any_error_ends_one_file_and_is_told(

@@ -73,6 +73,16 @@ def test_a_job_goes_on_where_it_was_stopped(output: Path, done: int) -> None:
     assert names(output.parent) == [".out.de.journal", "out.de"]
 
 
+def test_a_job_that_was_stopped_replaces_what_was_there_when_it_began(output: Path) -> None:
+    work(output)
+    work(output, lines=4, job=JOB | {"model": "xyz"})
+    with Journal(output) as journal:
+        assert not journal.is_edited()
+    output.write_text("corrected")
+    with Journal(output) as journal:
+        assert journal.is_edited()
+
+
 def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) -> None:
     with Journal(output) as journal:
         assert journal.begin(JOB, chunks) is not None
