@@ -46,6 +46,8 @@ _LONG_STRETCH = 1024  # lines that are enough to tell
 _CHANCE, _SURE = 3, 8  # standard deviations
 _FEWEST_WORDS = 500
 _FEWEST_LINES, _NEARLY_ALL = 20, 0.9  # of which a word at the edge is no chance
+_MARK = re.compile(r"<[^<>\s]{1,20}>|\[[^\[\]\s]{1,20}\]")
+_MANY, _MANY_IN_BOTH = 0.05, 0.3  # of the lines; good text has one mark in at most 0.016 and 0.14
 _FEWEST_DIFFERENT = 6  # frequent words of a language
 _WORTH_A_WARNING = 0.001  # of the lines
 _WORD_LINES = 400  # lines whose words are counted
@@ -96,11 +98,10 @@ def faults(names: tuple[str, str], pairs: Pairs, unit: str = "line") -> list[str
         for path, side, _ in sides
         for mark in _subword_marks(side)
     ]
-    for path, side, _ in sides:
+    for path, side, beside in zip(names, pairs.sides, pairs.sides[::-1], strict=True):
         warnings += [
-            f"{path}: {count:,} of {len(side.lines):,} lines begin or end with {printable(mark)}; "
-            "take it off"
-            for mark, count in _frequent_edges(side)
+            f"{path}: {count:,} of {len(side.lines):,} lines {fault}"
+            for count, fault in _frequent_marks(side, beside)
         ]
         if len(side.lines) >= _FEWEST_LINES and np.median(side.letters) == 0:
             warnings.append(f"{path}: most lines have no letters; is it the text that you mean?")
@@ -435,15 +436,31 @@ def _subword_marks(side: TextSide) -> Iterator[str]:
             yield mark
 
 
-def _frequent_edges(side: TextSide) -> Iterator[tuple[str, int]]:
-    """Yield words such as <bos> with which nearly all lines begin or end, and how many do."""
+def _frequent_marks(side: TextSide, beside: TextSide) -> Iterator[tuple[int, str]]:
+    """Yield how many lines have marks, and what is wrong with them.
+
+    Those are words such as <bos> with which nearly all lines begin or end, and what stands in
+    brackets, such as [F], in many. Translations may keep a mark.
+    """
+    marks, others = (
+        [{*_MARK.findall(line)} - {line.strip()} for line in lines]
+        for lines in (side.lines, beside.lines)
+    )
+    inside = Counter(chain.from_iterable(marks))
+    lost = Counter(chain.from_iterable(map(set.difference, marks, others)))
     lines = [words for words in map(str.split, side.lines) if len(words) > 1]
     for place in (0, -1):
         words = Counter(words[place] for words in lines).most_common(1)
         for word, count in words:
             fewest = _FEWEST_PAIRS if word.isalpha() else _FEWEST_LINES
             if len(word) > 1 and count > max(fewest - 1, _NEARLY_ALL * len(side.lines)):
-                yield word, count
+                yield count, f"begin or end with {printable(word)}; take it off"
+                inside.pop(word, None)
+    for mark, count in inside.most_common(1):
+        share = _MANY if 2 * lost[mark] > count else _MANY_IN_BOTH
+        if count > max(_FEWEST_LINES - 1, share * len(side.lines)):
+            shown = printable(mark)
+            yield count, f"have {shown} in them; take it off, unless translations should have it"
 
 
 def _language(lang: str) -> str:

@@ -57,6 +57,13 @@ SWAPPED = "t.en and t.de: .* swapped"
 CUT = "t.en .* subwords"
 
 
+def marked(lines: list[str], mark: str, step: int) -> list[str]:
+    """Put a mark after the first word of each of so many lines."""
+    return [
+        line if row % step else line.replace(" ", f" {mark} ", 1) for row, line in enumerate(lines)
+    ]
+
+
 @pytest.mark.parametrize(
     ("src", "tgt", "langs", "message"),
     [
@@ -85,6 +92,10 @@ CUT = "t.en .* subwords"
         (EN, [*DE[:-1], "CANARY GUID 1-2"], "en de", "t.de: line 301 is the canary"),
         ([f"<bos> {line}" for line in EN], DE, "en de", "t.en: 300 of 300 lines .*<bos>"),
         (EN, [f"{line} ###" for line in DE], "en de", "t.de: 300 of 300 lines .*###"),
+        (marked(EN, "[F]", 12), DE, "en de", r"t.en: 25 of 300 lines have \[F\] in them"),
+        (EN, marked(RU, "<в>", 12), "en ru", "t.de: 25 of 300 lines have <в> in them"),
+        (marked(EN, "[2]", 25), marked(DE, "</b>", 25), "en de", None),
+        (marked(EN, "<b>", 4), marked(DE, "<b>", 4), "en de", None),
         ([f"{line} ." for line in EN], [f"{line} 。" for line in DE], "en de", None),
         ([f"{line} 。" for line in EN], ["1.2"] * len(DE), "en xx", "t.de: .* no letters"),
         ([line.replace("house", "\u2581house") for line in EN], DE, "en de", f"{CUT} .*\u2581\\)"),
