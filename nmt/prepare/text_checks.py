@@ -322,6 +322,21 @@ def misfit(pairs: Pairs) -> Misfit | None:
     return None
 
 
+def warn_of_misfit(text: SourceText, found: Misfit, block: Block, before: Block | None) -> None:
+    """Warn of a block of a text whose sides are out of step, unless it is the first one.
+
+    `warn_of_faults` has looked at that. before: the block before it in the text, if it is known,
+    whose last lines may be bad, too.
+    """
+    if block.number == 1:
+        return
+    if before is not None:
+        block = before.followed_by(block)
+        found = misfit(Pairs.decode(block)) or found._replace(row=found.row + before.lines)
+    told = describe_misfit(found, block.line_number(found.row), text.reader.unit)
+    console.warning(f"{' and '.join(text.reader.sides)}: {told}")
+
+
 def describe_misfit(found: Misfit, number: int, unit: str) -> str:
     """Describe where sides are out of step; number: that of the first bad line."""
     where = f"from {unit} {number:,} on, judging by lengths, digits and marks, "

@@ -54,7 +54,7 @@ from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
-from nmt.prepare.text_checks import describe_misfit, misfit
+from nmt.prepare.text_checks import misfit, warn_of_misfit
 from nmt.system.files import atomic_writer, write_text
 from nmt.system.workers import map_in_order
 
@@ -151,8 +151,13 @@ class HeldOutText:
         """
         texts: tuple[list[str], list[str]] = ([], [])
         breaks = 0
+        found: Misfit | None = None
+        before: Block | None = None
         for lines in map(Pairs.decode, source.read()):
             block = lines.block
+            if found is None and (found := misfit(lines)):
+                warn_of_misfit(source, found, block, before)
+            before = block
             are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
             breaks += int(are_breaks.sum())
             if block.missing:
@@ -407,17 +412,10 @@ class TrainSplit:
     def _warn_of_misfit(self, block: Block, found: Misfit | None) -> None:
         """Warn of the first block of a text whose sides are out of step."""
         before, self._before = self._before, block
-        if found is None or block.corpus in self._misfits:
-            return
-        self._misfits.add(block.corpus)
-        if block.number > 1:  # `warn_of_faults` has checked the first lines
-            if before and before.corpus == block.corpus:  # whose last lines may be bad, too
-                block = before.followed_by(block)
-                joined = misfit(Pairs.decode(block))
-                found = joined or found._replace(row=found.row + before.lines)
-            reader, number = self.texts[block.corpus].reader, block.line_number(found.row)
-            told = describe_misfit(found, number, reader.unit)
-            console.warning(f"{' and '.join(reader.sides)}: {told}")
+        if found is not None and block.corpus not in self._misfits:
+            self._misfits.add(block.corpus)
+            is_same = before is not None and before.corpus == block.corpus
+            warn_of_misfit(self.texts[block.corpus], found, block, before if is_same else None)
 
     def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
         number = len(self.progress.shards)

@@ -365,7 +365,10 @@ def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
     assert lost.endswith(RULES["overlap"])
 
 
-@pytest.mark.parametrize(("lost", "number"), [(1, 401), (5, 590), (20, 610), (100, 450)])
+@pytest.mark.parametrize(
+    ("lost", "number", "option"),
+    [(1, 401, "train"), (5, 590, "train"), (20, 610, "test"), (100, 450, "train")],
+)
 def test_texts_that_are_out_of_step_are_warned_of_where_that_begins(
     job: Job,
     tmp_path: Path,
@@ -373,18 +376,19 @@ def test_texts_that_are_out_of_step_are_warned_of_where_that_begins(
     warnings: Callable[[], list[str]],
     lost: int,
     number: int,
+    option: str,
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 300)
     lengths = random.Random(1).choices(range(40), k=1300)
     src = [f"a {n}" + " b" * length for n, length in enumerate(lengths)]
     tgt = [f"z {n}" + " y" * length for n, length in enumerate(lengths)]
     tgt = [*tgt[: number - 1], *tgt[number - 1 + lost :], *tgt[:lost]]
-    train = write(tmp_path, "m", list(zip(src, tgt, strict=True)))
-    job.but(train=(train,), vocab_size=280).prepare()
-    (warning,) = warnings()
-    found = re.search(r"m\.de: from line (\d+) on, .* (\d+) lines? earlier", warning)
-    assert found and int(found[2]) == lost
-    assert abs(int(found[1]) - number) <= 20
+    text = write(tmp_path, "m", list(zip(src, tgt, strict=True)))
+    job.but(**{option: (text,)}, vocab_size=None).prepare()
+    told = "\n".join(warnings())
+    ((first, shift),) = re.findall(r"m\.de: from line (\d+) on, .* (\d+) lines? earlier", told)
+    assert int(shift) == lost
+    assert abs(int(first) - number) <= 20
 
 
 # ----------------------------------------------------------------------------------------- sizes

@@ -31,6 +31,7 @@ from nmt.tables.formats import (
 from nmt.tables.joined import JoinedTables
 
 _TAR = (".tar", ".tgz", ".tbz2", ".txz")
+_BARS = " ||| "  # between the sides of a pair, as fast_align reads it
 
 
 def find_reader(
@@ -86,7 +87,7 @@ def find_reader(
         return JoinedTables(request, parts, columns, parts[0].encoding)
     refuse_spreadsheet(name)
     if columns and not (form and form.has_columns):
-        if path.is_file() and not form and _has_tabs(path):
+        if path.is_file() and not form and _separator(path):
             raise UsageError(_not_a_prefix(name, path, langs))
         tables = listed((table.name for table in TABLES), "and")
         raise UsageError(f"{prefix}: only {tables} have columns; name no others")
@@ -168,15 +169,21 @@ def _refuse_document(path: Path, *, by_name: bool) -> None:
         )
 
 
-def _has_tabs(path: Path) -> bool:
-    return "\t" in decoded(first_bytes(path)).partition("\n")[0]
+def _separator(path: Path) -> str:
+    """Return what seems to separate the columns of a file; empty if nothing does."""
+    line = decoded(first_bytes(path)).partition("\n")[0]
+    return "\t" if "\t" in line else _BARS if line.count(_BARS) == 1 else ""
 
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
     if suffix_of(name) in _TAR:
         return f"{name}: is a tar archive; unpack it (tar -xf {name}), and name its files"
-    if _has_tabs(path):
+    separator = _separator(path)
+    if separator == _BARS:
+        way = f"awk -F ' [|][|][|] ' -v OFS='\\t' '{{print $1, $2}}' {name} > {name}.tsv"
+        return f"{name}: has SOURCE ||| TARGET on each line; make it TSV: {way}"
+    if separator:
         return f"{name}: has columns parted by tabs; rename it to .tsv"
     _refuse_document(path, by_name=True)
     for lang in langs:

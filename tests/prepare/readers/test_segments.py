@@ -138,6 +138,7 @@ def test_lines_that_only_look_like_settings_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "advice"),
     [
+        ("a.ende", "a ||| b\nc ||| d\n", r"SOURCE \|\|\| TARGET .*awk"),
         ("a.txt", "a\tb\nc\td\n", r"rename it to \.tsv"),
         ("a.json", '{"en": "a", "de": "b"}\n', r"JSON"),
         ("a.txt", "a\nc\td\n", "PREFIX"),
