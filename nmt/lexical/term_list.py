@@ -27,7 +27,7 @@ from nmt.tables.cells import TAB, Quotes, quoted_rows
 from nmt.tables.columns import Columns, find_columns, language_columns
 from nmt.tables.formats import (
     CSV,
-    XLSX,
+    SPREADSHEETS,
     FileRequest,
     file_and_columns,
     refuse_spreadsheet,
@@ -82,7 +82,7 @@ def _rows(request: FileRequest, start: bytes) -> list[list[bytes]]:
     start: the first bytes of the file.
     """
     name, suffix = request.file, suffix_of(request.file)
-    if suffix == XLSX.suffix:
+    if suffix in SPREADSHEETS:
         return read_sheet(request)
     refuse_spreadsheet(name, start)
     lines, separator, is_quoted = [*_lines(request.path)], TAB, True

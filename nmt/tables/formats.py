@@ -15,7 +15,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.errors import UsageError
 
-_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_SPREADSHEETS = (".xlsm", ".xlsb", ".xls", ".numbers")
 _SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # a ZIP archive, and the older .xls
 STDIN = "-"  # stands for TSV on stdin instead of a file's name
 QUOTINGS = ("csv", "none")
@@ -59,7 +59,9 @@ CSV = Format("CSV", ".csv", "nmt.tables.tsv:TsvFile.find", has_quotes=True)
 JSON_LINES = Format("JSON Lines", ".jsonl", "nmt.tables.jsonl:JsonLines.find")
 PARQUET = Format("Parquet", ".parquet", "nmt.tables.parquet:ParquetFile.find")
 XLSX = Format("XLSX", ".xlsx", "nmt.tables.xlsx:XlsxFile.find")
-TABLES = (TSV, CSV, JSON_LINES, PARQUET, XLSX)
+ODS = Format("ODS", ".ods", "nmt.tables.xlsx:XlsxFile.find")
+TABLES = (TSV, CSV, JSON_LINES, PARQUET, XLSX, ODS)
+SPREADSHEETS = (XLSX.suffix, ODS.suffix)  # which have several sheets
 
 
 def refuse_spreadsheet(name: str, start: bytes = b"") -> None:
@@ -103,7 +105,7 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
         return files, columns if any(columns) else ()
     name, colon, listed = prefix.rpartition(":")
     file, _, sheet = name.rpartition(":")
-    is_of_sheet = suffix_of(file) == XLSX.suffix
+    is_of_sheet = suffix_of(file) in SPREADSHEETS
     if not colon or "/" in listed or not ("," in listed or is_table(name) or is_of_sheet):
         return prefix, ()
     if is_of_sheet:

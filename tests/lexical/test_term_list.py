@@ -183,7 +183,7 @@ def test_what_does_not_show_its_terms_is_refused(
     ("name", "content", "message"),
     [
         ("x.tsv", b"PK\x03\x04", "xlsx"),
-        ("x.ods", b"PK\x03\x04", "xlsx"),
+        ("x.xlsb", b"PK\x03\x04", "xlsx"),
         ("x.tsv:1,2,3", b"dog\tHund\tn.\n", "two columns"),
     ],
 )

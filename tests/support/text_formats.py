@@ -165,6 +165,53 @@ def _sheet_row(number: int, cells: Sequence[object]) -> str:
     return f'<row r="{number}">{written}</row>'
 
 
+_ODS = "urn:oasis:names:tc:opendocument:xmlns:%s:1.0"
+
+
+def ods(sheets: Mapping[str, str]) -> bytes:
+    """A spreadsheet of OpenDocument, of the XML of the rows of each sheet."""
+    spaces = " ".join(f'xmlns:{name}="{_ODS % name}"' for name in ("office", "table", "text"))
+    tables = "".join(
+        f'<table:table table:name="{name}">{rows}</table:table>' for name, rows in sheets.items()
+    )
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("META-INF/manifest.xml", f'<manifest xmlns="{_ODS % "manifest"}"/>')
+        archive.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:body><office:spreadsheet>{tables}"
+            "</office:spreadsheet></office:body></office:document-content>",
+        )
+    return content.getvalue()
+
+
+def ods_row(*cells: str, repeated: tuple[int, int] = (1, 1)) -> str:
+    """A row of cells of text, each of them and the row repeated so often."""
+    columns, rows = (
+        f' table:number-{kind}-repeated="{count}"'
+        for kind, count in zip(("columns", "rows"), repeated, strict=True)
+    )
+    shown = (
+        f'<table:table-cell office:value-type="string"{columns}><text:p>{cell}</text:p>'
+        "</table:table-cell>"
+        if cell
+        else f"<table:table-cell{columns}/>"
+        for cell in cells
+    )
+    return f"<table:table-row{rows}>{''.join(shown)}</table:table-row>"
+
+
+def write_ods(folder: Path, pairs: Pairs) -> str:
+    pytest.importorskip("python_calamine")
+    rows = ods_row("German", "n", "English") + "".join(
+        ods_row(escape(tgt), "", escape(src)) for src, tgt in pairs
+    )
+    rest = ods_row("", repeated=(1000, 1_000_000))  # as LibreOffice fills the sheet
+    (folder / "sheet.ods").write_bytes(ods({"A": rows + rest, "B": ""}))
+    return f"{folder}/sheet.ods:A"
+
+
 def write_xlsx(folder: Path, pairs: Pairs) -> str:
     pytest.importorskip("python_calamine")
     rows = [("Deutsch", "n", "ENGLISH"), *((tgt, 7, src) for src, tgt in pairs)]
@@ -181,6 +228,7 @@ FORMATS: dict[str, Callable[[Path, Pairs], str]] = {
     "tmx": write_tmx,
     "parquet": write_parquet,
     "xlsx": write_xlsx,
+    "ods": write_ods,
     "sides": write_sides,
 }
 """Each writes a file in a folder, and returns its name for `--train`."""

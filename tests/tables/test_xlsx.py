@@ -1,10 +1,11 @@
 """Spreadsheets: which sheet and cells are read, and what becomes of damaged ones."""
 
+import contextlib
 import sys
 from pathlib import Path
 
 import pytest
-from text_formats import rows_of, xlsx
+from text_formats import ods, ods_row, rows_of, xlsx
 
 from nmt.errors import DataError, UsageError
 
@@ -65,6 +66,26 @@ def test_cells_far_apart_are_refused_before_they_take_memory(
     monkeypatch.setattr("nmt.tables.xlsx._MOST_CELLS", 3 * 5 - 1)
     with pytest.raises(DataError, match=r"x\.xlsx: .* C5"):
         rows_of(f"{sheet}:Words")
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (ods_row("a", repeated=(15, 2)), "too many cells"),
+        (ods_row("", repeated=(1, 5)) + ods_row("", repeated=(4, 1)) + ods_row("", "a"), ""),
+        (ods_row("", repeated=(1, 14)) + ods_row("", "a"), "too many cells"),
+        (ods_row("a", "b<text:line-break/>c"), "has <text:line-break/> in cells"),
+        (ods_row("a", "b") + ods_row("", repeated=(1000, 1000)), ""),
+    ],
+)
+def test_ods_that_would_take_memory_or_lose_spaces_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, problem: str
+) -> None:
+    pytest.importorskip("python_calamine")
+    monkeypatch.setattr("nmt.tables.xlsx._MOST_CELLS", 29)
+    (tmp_path / "x.ods").write_bytes(ods({"A": rows}))
+    with pytest.raises(DataError, match=problem) if problem else contextlib.nullcontext():
+        rows_of(f"{tmp_path}/x.ods:1,2")
 
 
 def test_without_python_calamine_it_is_named(sheet: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from nmt.prepare.readers.segments import find_segments
 from nmt.prepare.readers.text_names import FORMATS, TMX, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import (
+    SPREADSHEETS,
     STDIN,
     TABLES,
     XLSX,
@@ -60,7 +61,7 @@ def find_reader(
     here = str(copies.get(name, name))
     path, form = Path(here), format_of(name if name == STDIN else here)
     sheet = ""
-    if form is XLSX and len(columns) % 2:
+    if form and form.suffix in SPREADSHEETS and len(columns) % 2:
         sheet, columns = columns[0], columns[1:]
     if len(columns) not in (0, 2):
         raise UsageError(f"{prefix}: name two columns, for the source and the target")
