@@ -61,7 +61,7 @@ def read_terms(path: Path, langs: tuple[str, str]) -> WordList:
     """
     name, columns = file_and_columns(str(path))
     sheet, start = "", first_bytes(Path(name))
-    if suffix_of(name) == XLSX.suffix:
+    if suffix_of(name) in SPREADSHEETS:
         sheet, columns = "".join(columns[: len(columns) % 2]), columns[len(columns) % 2 :]
     if len(columns) not in (0, 2):
         raise UsageError(f"{path}: name two columns, for the source and the target")

@@ -42,7 +42,7 @@ class PrepareOptions:
         (),
         f"Training text in PREFIX.SRC and PREFIX.TGT, plain or compressed ({', '.join(SUFFIXES)}), "
         f"or in two files SOURCE,TARGET. Or a file: {listed((t.suffix for t in TABLES), 'or')} "
-        f"with columns, such as crawl.tsv:en,de, a folder or 'PATTERN*' of them, {TMX.suffix}, a "
+        f"with columns, such as crawl.tsv:en,de, {TMX.suffix}, a folder or 'PATTERN*' of them, a "
         f"{ZIP.suffix} of OPUS, a test set of WMT or IWSLT (.sgm, .xml), or {STDIN} for TSV on "
         f"stdin. All except {STDIN} can be at a URL such as s3://bucket/train. You can repeat it.",
         metavar="PREFIX|FILE",

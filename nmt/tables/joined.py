@@ -22,6 +22,10 @@ class JoinedTables(Table):
     encoding: Encoding
 
     @property
+    def named(self) -> str:  # type: ignore[override]
+        return self.parts[0].named
+
+    @property
     def files(self) -> tuple[Path, ...]:
         return tuple(part.request.path for part in self.parts)
 

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 class Table(ABC):
     request: FileRequest
     encoding: Encoding
-    columns: tuple[str, ...]  # source and target, as they were chosen
+    columns: tuple[str, ...]  # source and target, as they were chosen; none if it has languages
     unit = "row"  # what holds a pair
     named = "columns"  # what the user chooses the two sides by
     fault = "lack a side"  # of rows that are missing
@@ -42,8 +42,9 @@ class Table(ABC):
     @property
     def sides(self) -> tuple[str, str]:
         """What messages call the source and the target."""
-        src, tgt = (f"{self.request.name} column {column}" for column in self.columns)
-        return src, tgt
+        names = [f"column {column}" for column in self.columns]
+        src, tgt = names or (f"({lang})" for lang in self.request.langs)
+        return f"{self.request.name} {src}", f"{self.request.name} {tgt}"
 
     @property
     def files(self) -> tuple[Path, ...]:

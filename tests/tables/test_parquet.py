@@ -67,7 +67,7 @@ def test_files_that_lack_a_column_or_are_damaged_are_refused(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"hub\.parquet: .*damaged"):
         rows(f"{path}:en,fr")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=r"folder.* \.parquet "):
+    with pytest.raises(DataError, match=r"folder.* \.parquet,"):
         rows(f"{tmp_path}/folder")
 
 

@@ -15,10 +15,10 @@ from nmt import console
 from nmt.data.compressed import SUFFIXES, check_unpacked
 from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.line_files import members_of, open_zip, own_members
-from nmt.prepare.readers.text_names import TMX, ZIP, format_of, two_files
+from nmt.prepare.readers.text_names import TMX, ZIP, format_of, has_rows, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
-from nmt.tables.formats import STDIN, TSV, file_and_columns, is_table, suffix_of
+from nmt.tables.formats import STDIN, TSV, file_and_columns, suffix_of
 
 _ARCHIVE = re.compile(r"(?P<file>.+\.zip)(?::(?P<member>.+))?", re.IGNORECASE)
 _START_BYTES = 1 << 16
@@ -69,7 +69,7 @@ def copies_kept(
         for number, (name, langs) in enumerate(named):
             if archive := _ARCHIVE.fullmatch(name):
                 path = copies.get(archive["file"], Path(archive["file"]))
-                folder = Path(temporary, f"zip-{number}{TMX.suffix}")
+                folder = Path(temporary, f"zip-{number}")
                 if path.is_file() and (table := _unpacked(path, archive["member"], langs, folder)):
                     copies[name] = table
         yield copies
@@ -79,7 +79,7 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
     """Unpack the table of a ZIP archive, or its translation memories; None if it has lines of text.
 
     member: the name of the one that is meant, if the user gave it.
-    folder: where to, named .tmx.
+    folder: where to.
     Returns the file, or the folder if there are several memories. DataError if there are several
     tables.
     """
@@ -87,7 +87,7 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
         members = [one for one in own_members(archive) if member in (None, one.filename)]
         if member is None and all(members_of(members, lang) for lang in langs):
             return None
-        tables = [one for one in members if format_of(one.filename) not in (None, ZIP)]
+        tables = [one for one in members if has_rows(one.filename)]
         tables = tables or [one for one in members if _has_tabs(archive, one)]
         if len(tables) > 1 and any(suffix_of(one.filename) != TMX.suffix for one in tables):
             example = f"{path}:{tables[0].filename}"
@@ -121,7 +121,7 @@ def _copy_stdin(path: Path) -> None:
 
 def _files_of(name: str, langs: tuple[str, str]) -> list[str]:
     if name.endswith("/") or "*" in name:
-        return list(filter(is_table, files_at(name)))
+        return list(filter(has_rows, files_at(name)))
     if format_of(name):
         return [name]
     urls = []

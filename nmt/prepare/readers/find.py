@@ -16,13 +16,12 @@ from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.segments import find_segments
-from nmt.prepare.readers.text_names import FORMATS, TMX, ZIP, format_of, two_files
+from nmt.prepare.readers.text_names import FORMATS, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import (
     SPREADSHEETS,
     STDIN,
     TABLES,
-    XLSX,
     FileRequest,
     are_two_tables,
     file_and_columns,
@@ -69,16 +68,17 @@ def find_reader(
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
     # What was unpacked from an archive is named with it. A .txt has a suffix that we gave it.
-    is_named = format_of(name) == ZIP != form and path.is_file() and ".txt" not in path.suffixes
-    table = f"{name}:{path.name}" if is_named else name
+    is_named = format_of(name) == ZIP != form and ".txt" not in path.suffixes
+    table = f"{name}:{path.name}" if is_named and path.is_file() else name
     request = FileRequest(
         prefix, table, path, columns, langs, encoding, quoting, sheet, documents=documents
     )
     requests = list[FileRequest]()
     if are_two_tables(name):
         requests = [*_two_requests(request, copies)]
-    elif form != TMX and (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
-        paths = files_of(name, path, split)
+    elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
+        # Several memories that an archive had belong together.
+        paths = sorted(path.glob("*/*")) if is_named else files_of(name, path, split)
         requests = [replace(request, file=str(one), path=one) for one in paths]
     if requests:
         parts = [_open(one) for one in requests]
@@ -87,11 +87,9 @@ def find_reader(
         columns = parts[0].columns[:1] + parts[-1].columns[1:]
         return JoinedTables(request, parts, columns, parts[0].encoding)
     refuse_spreadsheet(name)
-    if columns and not (form and form.has_columns):
-        if path.is_file() and not form and _separator(path):
-            raise UsageError(_not_a_prefix(name, path, langs))
-        tables = listed((table.name for table in TABLES), "and")
-        raise UsageError(f"{prefix}: only {tables} have columns; name no others")
+    if columns and not form:
+        is_parted = path.is_file() and _separator(path)
+        raise UsageError(_not_a_prefix(name, path, langs) if is_parted else _no_columns(prefix))
     if form:
         reader: Reader = _open(request)
         return reader
@@ -110,11 +108,18 @@ def _open(request: FileRequest) -> Any:
     name, path = request.file, request.path
     form = format_of(STDIN if name == STDIN else str(path))
     assert form is not None
+    if request.columns and not form.has_columns:
+        raise UsageError(_no_columns(request.prefix))
     if name != STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
     if form.has_quotes:
         refuse_spreadsheet(name, first_bytes(path))
     return form.open(request)
+
+
+def _no_columns(prefix: str) -> str:
+    tables = listed((table.name for table in TABLES), "and")
+    return f"{prefix}: only {tables} have columns; name no others"
 
 
 def _two_requests(request: FileRequest, copies: Mapping[str, Path]) -> Iterator[FileRequest]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from nmt import console
 from nmt.errors import DataError, UsageError
-from nmt.tables.formats import TABLES, is_table, suffix_of
+from nmt.prepare.readers.text_names import TMX, has_rows
+from nmt.tables.formats import TABLES, suffix_of
 
 _SPLITS = {
     "train": "train training trainset",
@@ -30,22 +31,22 @@ def is_pattern(name: str) -> bool:
 
 
 def files_of(name: str, path: Path, split: str) -> list[Path]:
-    """Return the tables, all of one format, that a folder or a pattern stands for.
+    """Return the tables or memories, all of one format, that a folder or a pattern stands for.
 
     name: as the user gives it; split: train, valid or test, by the option that names it.
     DataError if there is none. UsageError if it is not clear which ones are meant.
     """
     is_folder = path.is_dir()
     folder, found = path, sorted(path.glob("*"))
-    if is_folder and not any(is_table(file.name) for file in found):
+    if is_folder and not any(has_rows(file.name) for file in found):
         found = sorted(path.rglob("*"))
     elif not is_folder:
         found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         folder = Path(os.path.commonpath([file.parent for file in found] or [path]))
-    inside = {file: file.relative_to(folder).as_posix() for file in found if is_table(file.name)}
+    inside = {file: file.relative_to(folder).as_posix() for file in found if has_rows(file.name)}
     splits = {file: _splits_in(place) for file, place in inside.items() if "/." not in f"/{place}"}
     if not splits:
-        suffixes = console.listed((table.suffix for table in TABLES), "or")
+        suffixes = console.listed((form.suffix for form in (*TABLES, TMX)), "or")
         raise DataError(
             f"{name}: has no {suffixes} files; for others, give the prefix of two files, as in "
             "FOLDER/train, or one file"

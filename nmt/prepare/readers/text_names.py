@@ -19,6 +19,11 @@ def format_of(name: str) -> Format | None:
     return next((one for one in FORMATS if one.suffix == suffix_of(name)), None)
 
 
+def has_rows(name: str) -> bool:
+    """Return whether a file is a table or a translation memory, of which a folder may have many."""
+    return format_of(name) not in (None, ZIP)
+
+
 def two_files(name: str) -> tuple[str, str] | None:
     """Split SOURCE,TARGET, the names of two files; None if a text is named otherwise."""
     src, comma, tgt = name.partition(",")

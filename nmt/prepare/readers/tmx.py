@@ -52,32 +52,18 @@ _Unit = dict[str, str]  # the texts of a translation unit, by language
 
 @dataclass(frozen=True)
 class TmxFile(Table):
-    """A translation memory, or a folder of several that a ZIP archive had.
-
-    A row is a translation unit, and is missing if it lacks a language.
-    """
+    """A translation memory. A row is a translation unit, and is missing if it lacks a language."""
 
     request: FileRequest
     encoding = Encoding.find("utf-8")
     columns = ()
     named = "languages"
 
-    @property
-    def sides(self) -> tuple[str, str]:
-        src, tgt = (f"{self.request.name} ({lang})" for lang in self.request.langs)
-        return src, tgt
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        path = self.request.path
-        return tuple(sorted(path.glob("*/*"))) if path.is_dir() else (path,)
-
     def rows(self, advance: Advance) -> Iterator[Row]:
-        for path in self.files:
-            units = _Units(path)
-            chunks = read_xml(path, watch=lambda content: advance(len(content)))
-            for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
-                yield from map(self._row, units.take())
+        path, units = self.request.path, _Units(self.request.path)
+        chunks = read_xml(path, watch=lambda content: advance(len(content)))
+        for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
+            yield from map(self._row, units.take())
 
     def _row(self, texts: _Unit) -> Row:
         codes = _choose(tuple(texts), self.request.langs)

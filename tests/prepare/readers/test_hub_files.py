@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from prepare_job import Job, pairs, pairs_in
-from text_formats import UTF8, rows_of, save
+from text_formats import UTF8, rows_of, save, tmx
 
 from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.find import find_reader
@@ -50,6 +50,7 @@ def files(folder: Path, names: list[str], split: str, asked: str = "") -> list[s
         (LINES, "test", "", ["devtest.jsonl"]),
         (NO_SPLIT, "test", "", NO_SPLIT[:2]),
         (["Train.CSV", "test.csv"], "train", "", ["Train.CSV"]),
+        (["b.tmx", "a.TMX", "a.html"], "train", "", ["a.TMX", "b.tmx"]),
     ],
 )
 def test_an_option_takes_its_split(
@@ -79,7 +80,7 @@ def test_what_is_not_clear_is_refused_with_a_pattern_to_type(
 
 @pytest.mark.parametrize("asked", ["", "none*.jsonl", "*.txt"])
 def test_a_folder_or_pattern_without_tables_is_refused(tmp_path: Path, asked: str) -> None:
-    with pytest.raises(DataError, match=r"hub/.*\.parquet or \.xlsx "):
+    with pytest.raises(DataError, match=r"hub/.*\.ods or \.tmx "):
         files(tmp_path, ["about.txt"], "train", asked)
 
 
@@ -121,6 +122,17 @@ def test_two_tables_have_a_column_of_text_each(
         (tmp_path / f"{side}{name}").write_text(text)
     both = ",".join(f"{tmp_path}/{side}{name}{column}" for side, column in enumerate(columns))
     assert rows_of(both) == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize("asked", ["", "/*.tmx"])
+def test_translation_memories_are_read_one_after_another(tmp_path: Path, asked: str) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.tmx").write_bytes(tmx(pairs(9)[3 * number : 3 * number + 3]))
+    assert rows_of(f"{tmp_path}{asked}") == pairs(9)
+    with pytest.raises(DataError, match=rf"{tmp_path.name}.* 9 of 9 .*languages"):
+        rows_of(f"{tmp_path}{asked}", ("en", "fr"))
+    with pytest.raises(UsageError, match=r"\.tmx:1,2: only TSV"):
+        rows_of(f"{tmp_path}/*.tmx:1,2")
 
 
 @pytest.mark.parametrize(
