@@ -88,6 +88,15 @@ def test_letters_and_marks_are_compared_as_in_validation(
     assert ("2 of 2" in told) and ("line 1 " in told) != composes
 
 
+def test_quotes_of_another_kind_than_the_reference_s_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = (["a"], ["Ответ — “да”."])
+    text = SimpleNamespace(langs=("en", "ru"), lines=lambda: lines, far_half=list)
+    _scores([_TestSet("run", "test", cast(HeldOut, text), ["Ответ — «да»."], True)], ["chrf"])
+    assert "« for “" in capsys.readouterr().err
+
+
 @pytest.fixture
 def tested(tmp_path: Path) -> tuple[Path, Path]:
     """A run, and its data with a test set of which four of nine lines are in train."""

@@ -100,6 +100,8 @@ def test_a_column_of_a_tsv_file(name: str, tmp_path: Path) -> None:
         read(f"{path}:3")
     with pytest.raises(UsageError, match="one column"):
         read(f"{path}:1,2")
+    with pytest.raises(DataError, match="one column 'text'"):  # a header without a name is none
+        read(written(tmp_path, "unnamed.csv", ",note\n0,eins\n"))
     assert read(written(tmp_path, "single.tsv", "eins\nzwei\n")).lines == ["eins", "zwei"]
 
 
@@ -166,6 +168,11 @@ XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><f
 <target>Ж  &amp;
 <g id="1">Б</g></target><alt-trans><target>X</target></alt-trans></trans-unit>
 <trans-unit id="2" translate="no"><source>C</source></trans-unit></body></file></xliff>"""
+XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"
+trgLang="ru"><file id="f"><unit id="1"><segment><source>A</source><target>Ж</target></segment>
+<ignorable><source> </source></ignorable>
+<segment state="final"><source>B <pc id="1">C</pc></source><target>Б <pc id="1">В</pc></target>
+</segment></unit></file></xliff>"""
 SUBTITLES = """1
 00:00:01,000 --> 00:00:02,500
 <i>مرحبا
@@ -186,6 +193,8 @@ PAGE = "<h1>日本</h1><p>これは<b>一つ</b>です。<br>次</p><p>42</p>"
         ("a.po", CATALOGUE, "source", ["_Open", "%d file", "%d files"]),
         ("a.xlf", XLIFF, "reference", ["Ж & Б", ""]),
         ("a.xlf", XLIFF, "source", ["A & B", "C"]),
+        ("b.xlf", XLIFF_2, "hypothesis", ["Ж", "Б В"]),
+        ("b.xlf", XLIFF_2, "source", ["A", "B C"]),
         ("a.srt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
         ("output.txt", SUBTITLES, "hypothesis", ["مرحبا بكم", "Tom & ich"]),
         ("a.html", PAGE, "source", ["日本", "これは一つです。", "次"]),
