@@ -93,7 +93,8 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
         return next((number for number, row in heads if named <= {*map(_folded, row)}), 1)
     places = [int(column) - 1 for column in request.columns]
     cells = ["".join(first[place : place + 1]) for place in places]
-    name, shown = request.file, printable(" | ".join(cells))
+    of_text = cells[: 2 - request.is_one_side]
+    name, shown = request.file, printable(" | ".join(of_text))
     if _is_header(cells, langs, (_TEXT, _TEXT) if request.is_one_side else _SIDES):
         console.notice(f"{name}: its first row is a header, {shown}, and is left out")
         return 1
@@ -103,7 +104,7 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     ):
         console.notice(
             f"{name}: its first row, {shown}, is read as text; if it is a header, name the columns "
-            f"by it: {name}:{','.join(cells)}"
+            f"by it: {name}:{','.join(of_text)}"
         )
     return 0
 

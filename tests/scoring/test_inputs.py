@@ -123,6 +123,16 @@ def test_a_key_of_json_lines_leaves_out_what_its_makers_mark(
         read(f"{path}:text")
 
 
+def test_a_header_over_a_numbered_column_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{number}\tЭто длинное предложение на русском языке.\n" for number in range(9))
+    path = written(tmp_path, "test.tsv", f"id\tref\n{rows}")
+    assert len(read(f"{path}:2").lines) == 10
+    assert f"name the columns by it: {path}:ref\n" in capsys.readouterr().err
+    assert len(read(f"{path}:ref").lines) == 9
+
+
 def test_quoted_cells_are_read_as_they_are_said_to_be(tmp_path: Path) -> None:
     path = written(tmp_path, "said.tsv", '1\t"Ja."\n2\tNein.\n')
     with pytest.raises(DataError, match=f"--quoting {path}=none"):
