@@ -18,10 +18,11 @@ from textwrap import shorten
 from nmt import console
 from nmt.console import counted, printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
+from nmt.data.languages import primary_language
 from nmt.data.words import has_letters
 from nmt.errors import DataError, UsageError
 from nmt.lexical.tbx import read_tbx
-from nmt.lexical.word_list import ListedWord, WordList
+from nmt.lexical.word_list import ListedWord, WordList, has_capital
 from nmt.markup.file_types import decoded, first_bytes
 from nmt.tables.cells import TAB, Quotes, quoted_rows
 from nmt.tables.columns import Columns, find_columns, language_columns
@@ -49,6 +50,8 @@ _BRACKET = re.compile(
     r"(?<=\S)(?:\s+(?:\([^()]*\)|\[[^][]*\]|\{[^{}]*\})|\s*（[^（）]*）)+(?=\s*(?:[;；؛|]|$))"
 )
 """At the end of a term: a gender, a field or an explanation."""
+_CAPITALS, _FEWEST = 0.9, 10
+"""A list with so many capitals was written by a program that begins cells with them."""
 _JOINT = re.compile(r"[/,、，،]")  # may stand between alternatives, or be part of a term
 
 
@@ -66,13 +69,20 @@ def read_terms(path: Path, langs: tuple[str, str]) -> WordList:
     if len(columns) not in (0, 2):
         raise UsageError(f"{path}: name two columns, for the source and the target")
     if _XML.match(decoded(start)):
-        return WordList(read_tbx(Path(name), (columns[0], columns[1]) if columns else langs))
-    if not columns and _OMEGAT.match(decoded(start)):
-        columns = ("1", "2")
-    request = FileRequest(str(path), name, Path(name), columns, langs, _UTF_8, sheet=sheet)
-    words = list(_words_of(request, _rows(request, start)))
+        words = read_tbx(Path(name), (columns[0], columns[1]) if columns else langs)
+    else:
+        if not columns and _OMEGAT.match(decoded(start)):
+            columns = ("1", "2")
+        request = FileRequest(str(path), name, Path(name), columns, langs, _UTF_8, sheet=sheet)
+        words = list(_words_of(request, _rows(request, start)))
     if not any(has_letters(word.source) and has_letters(word.targets[0]) for word in words):
         raise DataError(f"{path}: has no terms; write SOURCE<TAB>TARGET on its lines")
+    capitals = sum(has_capital(word.source[:1]) for word in words)
+    if capitals >= max(_CAPITALS * len(words), _FEWEST) and primary_language(langs[0]) != "de":
+        console.notice(
+            f"{name}: {capitals:,} of {len(words):,} terms begin with a capital, and so are only "
+            "found as written; in lower case, they are found in any case"
+        )
     return WordList(words)
 
 

@@ -55,6 +55,7 @@ def test_a_row_may_have_more_forms_than_the_header(read: Read) -> None:
         ("x.txt", "dog\tHund\ncat\tKatze\n".encode("utf-16")),
         ("x.csv", "dog,Hund\ncat,Katze\n"),
         ("x.csv", "sep=;\r\n\r\ndog;Hund\r\ncat;Katze;;\r\n"),
+        ("x.csv", "\n\ndog,Hund\n\n\ncat,Katze\n"),
         ("x.tsv", '"dog"\tHund\ncat\t"Katze"\n'),
         # A header, by the names of the languages or of the sides, in any order and column.
         ("x.tsv", "English\tGerman\ndog\tHund\ncat\tKatze\n"),
@@ -144,6 +145,27 @@ def test_what_is_left_out_or_read_otherwise_is_told(
     read(text)
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(told, line)
+
+
+@pytest.mark.parametrize(
+    ("words", "langs", "is_told"),
+    [
+        ("Dog Cat Mouse Bird Tree", ("en", "de"), True),
+        ("Dog Cat mouse Bird Tree", ("en", "de"), False),
+        ("Hund Katze Maus Vogel Baum", ("de", "en"), False),  # as it should be
+    ],
+)
+def test_a_list_of_capitals_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    langs: tuple[str, str],
+    is_told: bool,
+) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("".join(f"{word} {n}\tx\n" for n in "ab" for word in words.split()))
+    read_terms(path, langs)
+    assert ("10 of 10 terms" in capsys.readouterr().err) == is_told
 
 
 def test_nothing_is_told_of_good_terms(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
