@@ -63,6 +63,10 @@ _SCRIPTS = {
     for scripts, languages in _SEVERAL_SCRIPTS.items()
     for language in languages.split()
 }
+_CHOSEN_SCRIPTS = {"Hans", "Hant"}.union(*_SCRIPTS.values())
+_SCRIPT_NAMES = {"simplified": "Hans", "traditional": "Hant", "latin": "Latn"}
+_SCRIPT_NAMES |= {"cyrillic": "Cyrl", "arabic": "Arab"}
+"""How the names of columns tell scripts apart, as in Chinese (Traditional)."""
 OTHER_VARIANT = 3  # the rank of a text in another script or region than was asked for
 _MANY = 4096  # codes that are remembered; a damaged file may have more
 _OLD = {"zh-chs": "zh-Hans", "zh-cht": "zh-Hant"}
@@ -205,20 +209,26 @@ def names_language(name: str, code: str) -> bool:
     """Return whether the name of a column is that of a language: a code, or its English name.
 
     For example, EN, eng, en-US, English and English (US) name en. Another script or country than
-    that of the code is another language here.
+    that of the code is another language here. A code without a script means its likely one.
     """
     name = name.strip()
     match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
     if not match:  # most text, for which nothing need be loaded
         return False
     if _BEGINS_WITH_CODE.fullmatch(name) and primary_language(name) == primary_language(code):
-        # Both must be able to mean the same script and region.
-        is_open = "-" not in _tag(name) or "-" not in _tag(code)
-        return is_open or variant_rank(name, code) not in (OTHER_VARIANT, None)
+        # Both must be able to mean the same script and region. A script may be a word: en_text.
+        scripts = {variant[1] for variant in map(_variant, (name, code)) if variant}
+        if "-" not in _tag(name) or "-" not in _tag(code):
+            return len(scripts & _CHOSEN_SCRIPTS) < 2
+        return variant_rank(name, code) not in (OTHER_VARIANT, None)
     codes = {primary_language(code), _tag(code).split("-")[0].lower()}
     names = [_english_names().get(language, frozenset()) for language in codes]
-    is_name = _folded(match["name"]) in frozenset().union(*names)
-    return is_name and not (match["variant"] and "-" in _tag(code))
+    if _folded(match["name"]) not in frozenset().union(*names):
+        return False
+    variant = _folded(match["variant"] or "").strip("()")
+    if variant in _SCRIPT_NAMES:
+        return names_language(f"{primary_language(code)}-{_SCRIPT_NAMES[variant]}", code)
+    return not (variant and "-" in _tag(code))
 
 
 def is_code(name: str) -> bool:

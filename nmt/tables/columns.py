@@ -14,7 +14,7 @@ from typing import Any
 
 from nmt import console
 from nmt.console import printable
-from nmt.data.languages import is_code, names_language
+from nmt.data.languages import is_code, is_language, names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
 from nmt.tables.row_choice import RowChoice
@@ -112,16 +112,19 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
 def _is_header(cells: Sequence[str], langs: Sequence[str], sides: Sequence[Sequence[str]]) -> bool:
     """Return whether cells of the first row are names of columns, and no text.
 
-    At least one of them names its side. The other one may name a language that we do not know, if
-    it is a word or two.
+    Both name their sides. Or one names its language, and the other one any language, also one that
+    we do not know if it is a word or two beside a name that is no code.
     """
-    are_names, are_sure = [], []
+    are_named, longest = [], 0  # letters of the name of a language
     for cell, lang, side in zip(cells, langs, sides, strict=True):
         parts = [cell, *([] if " " in cell else _PART.findall(cell))]
         names = [part for part in parts if names_language(part, lang)]
-        are_names.append(any(_folded(part) in side for part in parts) or bool(names))
-        are_sure.append(any(len(name) > _LONGEST_CODE for name in names))
-    return all(are_names) or (any(are_sure) and all(map(_WORDS.fullmatch, cells)))
+        are_named.append(any(_folded(part) in side for part in parts) or bool(names))
+        longest = max([longest, *map(len, names)])
+    if longest > _LONGEST_CODE and all(map(_WORDS.fullmatch, cells)):
+        return True
+    both = zip(cells, are_named, strict=True)
+    return all(is_named or (longest and is_language(cell)) for cell, is_named in both)
 
 
 def _is_short_for(cell: str, others: Sequence[str]) -> bool:

@@ -90,6 +90,18 @@ def test_variants_are_compared_by_script_and_region_with_their_likely_values(
         ("pt-PT", "pt_BR", False),
         ("Chinese (Simplified)", "zh", True),
         ("Chinese (Simplified)", "zh_Hant", False),
+        ("Chinese (Traditional)", "zh_TW", True),
+        ("Chinese (Traditional)", "zh", False),
+        ("Serbian (Latin)", "sr_Latn", True),
+        ("zh-TW", "zh", False),
+        ("zh", "zh_Hant", False),
+        ("zh_Hans", "cmn", True),
+        ("uz_Latn", "uz", True),
+        ("uz", "uzn_Latn", True),
+        ("uz-Arab", "uz", False),
+        ("uz", "uz_Cyrl", False),
+        ("uz_text", "uz", True),
+        ("en_Name", "en", True),
     ],
 )
 def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_it: bool) -> None:

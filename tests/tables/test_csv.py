@@ -50,7 +50,8 @@ def rows(folder: Path, text: str, columns: str = "") -> list[tuple[str, str]]:
         # A language that we do not know.
         ("english,Lekwungen X\na,x\n", ":1,2", [("a", "x")]),
         ("english,It is x.\na,x\n", ":1,2", [("english", "It is x."), ("a", "x")]),
-        ("en,am\na,x\n", ":1,2", [("en", "am"), ("a", "x")]),
+        ("en,lu i.\na,x\n", ":1,2", [("en", "lu i."), ("a", "x")]),
+        ("en,am\na,x\n", ":1,2", [("a", "x")]),
     ],
 )
 def test_the_separator_is_what_makes_rows_equal(
