@@ -55,6 +55,18 @@ _INDENTATION_OR_CONTROL = re.compile(rf"(?P<indentation>^[ \t]+)|{_CONTROL.patte
 _OF_A_DATE = re.compile(r"%[-_0^#EO]?[A-Za-z](?![a-z])")
 """As in `%b %d, %Y`."""
 _FLAGS = re.compile("^#[,=](.*)", re.MULTILINE)
+_LANGUAGES = {
+    "latex": re.compile(r"^#:.*\.(?:tex|ltx):", re.MULTILINE),
+    "rst": re.compile(r"^#:.*(?:\.rst:|:docstring of )", re.MULTILINE),
+}
+"""Languages of markup of messages, by where these are from."""
+_ROLE = re.compile(r"(?<!\w):[a-z][\w:+.-]*:`[^`]+`")  # of reStructuredText
+_CODE = re.compile(
+    r"^#\. type: \\?(?:begin\{)?(?:align|displaymath|equation|gather|lstlisting|math|minted"
+    r"|tikzpicture|verbatim)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What po4a says of a message that is no text."""
 _FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
 
 
@@ -63,12 +75,16 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
     newline = "\r\n" if "\r\n" in catalogue else "\n"
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = ""
-    languages = [""]
+    languages, is_code = [""], False
     for keyword, form, text, start, end, before in _statements(path, catalogue, encoding):
         comments += before
         if keyword == "msgid":
             singular, plural = text, ""
-            languages, comments = _FORMAT.findall(" ".join(_FLAGS.findall(comments))) or [""], ""
+            languages = _FORMAT.findall(" ".join(_FLAGS.findall(comments)))
+            languages += [name for name, sign in _LANGUAGES.items() if sign.search(comments)][:1]
+            if "rst" not in languages and _ROLE.search(text):
+                languages.append("rst")
+            languages, is_code, comments = languages or [""], bool(_CODE.search(comments)), ""
         elif keyword == "msgid_plural":
             plural = text
         elif keyword.startswith("msgstr") and singular and text:
@@ -79,7 +95,8 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
             )
             is_for_one = form is None or (form == form_for_one and says_number)
             source = singular if is_for_one else plural
-            unit = message_unit(source, languages, partial(_quoted, newline=newline))
+            write = partial(_quoted, newline=newline)
+            unit = None if is_code else message_unit(source, languages, write)
             if unit is not None:
                 yield catalogue[last:start]
                 yield replace(without_mnemonic(unit), otherwise=catalogue[start:end])

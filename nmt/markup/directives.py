@@ -14,6 +14,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import count
 
 from nmt.markup.kept_pieces import piece_pattern
 
@@ -31,6 +32,10 @@ _PATTERNS = {
     "java": r"''|'[^']*+'?|\{(?P<name>[^{}']*+)\}|[{}]",
     "json": r"(?P<name>\$(?:t\([^()]*+\)|\w+\$|\d(?![\d.,]*\d))|\{'[^{}']*+'\}"
     r"|@(?:\.\w+)?:(?:\w[\w.]*+|\([\w.]+\)))",  # of i18next, browser extensions and Vue
+    "latex": r"(?P<name>\$\$?[^$]++\$\$?|\\\(.*?\\\)|\\\[.*?\\\]|~?\\[A-Za-z]++\*?"
+    r"(?>(?:\[[^][]*\])*)(?>(?:\{(?>(?:[^{}]|\{[^{}]*\})*)\})*)|\\[^A-Za-z\s]|~)",
+    "rst": r"(?P<name>``.+?``(?!`)|:[\w:+.-]+:`[^`]++`|`[^`<>]++`__?(?!\w)|\[[#*\w]++\]_(?!\w)"
+    r"|(?<![\w|])\|[^\s|](?:[^|\n]{0,50}[^\s|])?\|_{0,2}(?![\w|]))",
     "kde": _KDE,
     "kde-kuit": rf"{_KDE}|&(?!#?\w++;)|<(?![^<>]*+>)",
     "perl": rf"%[-+ #0*.\d$]*+v[-+ #0*.\d]*+[A-Za-z]|{_ANY}",
@@ -42,6 +47,19 @@ _PATTERNS = {
     **dict.fromkeys(("smalltalk", "ycp"), f"%%|{_KDE}|%"),
 }
 """By the flag in a catalogue, without `-format`. A group is what says which value one takes."""
+_PAIRS = {
+    "latex": re.compile(
+        r"\$\$?[^$]++\$\$?|(?P<before>\\(?:emph|text(?:bf|it|md|normal|rm|sc|sf|sl|up)|underline"
+        r"|footnote|caption|mbox|enquote|title|chapter|(?:sub)*section|paragraph)\*?\{)"
+        r"(?P<text>(?>(?:[^{}]|\{[^{}]*\})*))(?P<after>\})"
+    ),
+    "rst": re.compile(
+        r"``.+?``(?!`)|(?P<before>(?P<star>(?<![\w*\\`])\*(?=[^\s*]))|(?::[\w:+.-]+:)?`)"
+        r"(?P<text>[^*`<>]*[^*`<>\s])(?P<after>(?(star)\*(?![\w*])|\s*<[^`<>]+>`_{0,2}))"
+    ),
+}
+"""What stands around text, by language of markup."""
+_WHOLE = ("json", *_PAIRS)  # whose directives cannot be text
 _GET_NUMBERS = frozenset(("c", "javascript", "objc", "perl", "php"))
 """Languages of which a directive that is counted can get a number, as in `%2$s`."""
 _SIMPLE = re.compile(r"%[-+ #0']*\d*(?:\.\d+)?[hlLqjzt]*[A-Za-z@]", re.ASCII)
@@ -49,6 +67,7 @@ _UNREAD = ("lisp", "scheme")
 """Languages with loops and branches: what has a directive, which begins with `~`, never fits."""
 _NO_VALUES = ("%%", "''")
 _KEPT = re.compile(r"<var nmt-kept>(.*?)</var>", re.DOTALL)
+_PAIRED = re.compile(r"<a nmt-(\d+)>(.*?)</a>", re.DOTALL)
 _OPEN = re.compile(r"<(?![^<>]*>)")
 
 
@@ -65,9 +84,14 @@ def _find(text: str, language: str) -> Iterator[re.Match[str]]:
 
 
 def protect_directives(text: str, language: str) -> str:
-    """Make elements of directives that are no pieces (`kept_pieces`) otherwise."""
+    """Make elements of directives that are no pieces (`kept_pieces`) otherwise, and of pairs."""
     if not language:
         return text
+    if language in _PAIRS:
+        numbers = count()
+        text = _PAIRS[language].sub(
+            lambda one: f"<a nmt-{next(numbers)}>{one['text']}</a>" if one["text"] else one[0], text
+        )
     pieces = deque(piece.span() for piece in piece_pattern().finditer(text))
     written, last = "", 0
     for directive in _find(text, language):
@@ -75,8 +99,9 @@ def protect_directives(text: str, language: str) -> str:
         while pieces and pieces[0][1] < end:
             pieces.popleft()
         is_piece = bool(pieces) and pieces[0][0] <= start
-        is_own = directive[0] != "%" and directive[0][0] in "%{$@"
-        is_own = is_own and (" " not in directive[0] or directive[0][:2] == "$t")
+        is_own = language in _WHOLE or (
+            directive[0] != "%" and directive[0][0] in "%{$" and " " not in directive[0]
+        )
         if is_own and not is_piece:
             escaped = _OPEN.sub("&lt;", directive[0])
             written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"
@@ -92,6 +117,11 @@ def fit_directives(translation: str, source: str, languages: Sequence[str]) -> s
     translation: of `protect_directives(source, languages[-1])`.
     """
     translation = _KEPT.sub(lambda kept: kept[1].replace("&lt;", "<"), translation)
+    if languages[-1] in _PAIRS:
+        pairs = [one for one in _PAIRS[languages[-1]].finditer(source) if one["text"]]
+        translation = _PAIRED.sub(
+            lambda one: one[2].join(pairs[int(one[1])].group("before", "after")), translation
+        )
     if all(take_the_same(source, translation, language) for language in languages):
         return translation
     (language, *others), written = languages, translation

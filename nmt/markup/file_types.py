@@ -152,7 +152,7 @@ TYPES = (
     FileType("a script of Ren'Py", (".rpy",), way=_TAKE_OUT),
     FileType("a resource script", (".rc",), way=_BY_TOOLKIT.format("rc2po")),
     FileType("a DTD", (".dtd",), _PROLOG + r"<!ENTITY\s", way=_BY_TOOLKIT.format("dtd2po")),
-    FileType("a calendar", (".ics",), "BEGIN:VCALENDAR\\b", way=_BY_TOOLKIT.format("ical2po")),
+    FileType("a calendar", (".ics",), "BEGIN:VCALENDAR\\b", way=_TAKE_OUT),
     FileType("an address book", (".vcf",), "BEGIN:VCARD\\b", way=_TAKE_OUT),
     FileType(
         "a bibliography",

@@ -1,5 +1,7 @@
 """Catalogues stay as they are, except for translations that are empty."""
 
+import re
+
 import pytest
 from listed import listed
 from read_document import read_document
@@ -250,3 +252,51 @@ def test_a_catalogue_keeps_its_encoding_and_line_ends() -> None:
 def test_a_damaged_catalogue_is_refused(content: str, line: int) -> None:
     with pytest.raises(DataError, match=rf"^a\.po line {line}: "):
         read(content)
+
+
+def message(comment: str, text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{comment}\nmsgid "{quoted}"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize(
+    ("comment", "text", "line"),
+    [
+        (
+            "#: a.rst:1",
+            "A :class:`~os.Dog` of ``a = *b*`` and `the page <https://x.y/>`_, |a b|_.",
+            "A ⟦:class:`~os.Dog`⟧ of ⟦``a = *b*``⟧ and <0>the page</0>, ⟦|a b|_⟧.",
+        ),
+        ("#: a.py:docstring of a.b:1", "*你好* [1]_ `Dogs`_", "<0>你好</0> ⟦[1]_⟧ ⟦`Dogs`_⟧"),
+        ("", "See :ref:`a dog <dog>`.", "See <0>a dog</0>."),
+        ("#: a.rst:1", "a | b * c ``d", "a | b * c ``d"),
+        (
+            "#: a.tex:1",
+            r"A \emph{dog}~\cite[p. 1]{x}: $x^2$ \& \textbf{see \ref{y}} \LaTeX{} Кот",
+            r"A <0>dog</0>⟦~\cite[p. 1]{x}⟧: ⟦$x^2$⟧ ⟦\&amp;⟧ <1>see ⟦\ref{y}⟧</1> ⟦\LaTeX{}⟧ Кот",
+        ),
+    ],
+)
+def test_marks_of_documents_are_kept_or_around_text(comment: str, text: str, line: str) -> None:
+    line = re.sub(r"<(\d)>(.*?)</\d>", r"<a nmt-\1>\2</a>", line)
+    content = message(comment, text)
+    (unit,) = read(content).units
+    assert unit.line == line.replace("⟦", "<var nmt-kept>").replace("⟧", "</var>")
+    filled = read(content).write([unit.line]).content.decode()
+    assert filled == content.replace('msgstr ""', content.split("\n")[1].replace("msgid", "msgstr"))
+
+
+def test_a_translation_that_lost_a_mark_of_a_document_is_left_out() -> None:
+    content = message("#: a.rst:1", "A :class:`Dog` *sings*.")
+    (unit,) = read(content).units
+    for lost in (unit.line.replace("Dog", "Hund"), "Ein Hund *singt*."):
+        assert read(content).write([lost]).refused == 1
+    moved = read(content).write(["<a nmt-0>Singt</a> ein <var nmt-kept>:class:`Dog`</var>?"])
+    assert 'msgstr "*Singt* ein :class:`Dog`?"' in moved.content.decode()
+
+
+@pytest.mark.parametrize("kind", ["equation", "verbatim", "lstlisting", r"\begin{align}"])
+def test_what_po4a_says_is_no_text_stays_empty(kind: str) -> None:
+    content = message(f"#. type: {kind}", "where the man sleeps") + message("", "A dog")
+    assert [unit.line for unit in read(content).units] == ["A dog"]
+    assert len(read(message(f"#. type: {kind} of it\n#. type: Plain text", "A")).units) == 0
