@@ -7,21 +7,26 @@ from typing import Annotated
 
 from nmt import console
 from nmt.cli.options import Quiet, argument, check_new_file, completion
-from nmt.config.fields import value
-from nmt.errors import UsageError, did_you_mean
+from nmt.config.fields import like, value
+from nmt.data.moses import STEPS
+from nmt.errors import DataError, UsageError, did_you_mean
+from nmt.prepare.options import PrepareOptions
+from nmt.system.files import naming, read_file
 
 EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
     "nmt import huggingface nllb-200-distilled-600M nllb.safetensors",
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
+    "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe --moses-tokenize",
 )
 
-_FORMATS = ("huggingface", "marian")
+_FORMATS = ("huggingface", "marian", "fairseq")
+_MOST_SHOWN = 3  # lines that differ
 
 
 def import_(
     form: Annotated[
-        str, argument("FORMAT", "huggingface or marian.", autocompletion=completion(_FORMATS))
+        str, argument("FORMAT", f"{', '.join(_FORMATS)}.", autocompletion=completion(_FORMATS))
     ],
     source: Annotated[
         Path,
@@ -31,7 +36,8 @@ def import_(
             "pytorch_model.bin), source.spm, target.spm and vocab.json, such as those of OPUS-MT; "
             "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
             "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
-            "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT.",
+            "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT. "
+            "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it.",
         ),
     ],
     out: Annotated[str, argument("OUT", "The model file to write.")],
@@ -48,9 +54,22 @@ def import_(
     vocab: tuple[Path, ...] = value(
         (),
         "For marian, a SentencePiece model of both languages, or a list of pieces beside "
-        "source.spm and target.spm. Give it twice if source and target have their own.",
-        metavar="FILE.spm",
+        "source.spm and target.spm. For others, the BPE codes or the SentencePiece model that "
+        "segmented its text; without them, lines are its subwords, parted by spaces. Give it twice "
+        "if source and target have their own.",
+        metavar="FILE",
         shown="as decoder.yml says",
+    ),
+    moses_normalize: bool = like(PrepareOptions, "moses_normalize", False, panel=None),
+    moses_tokenize: bool = like(PrepareOptions, "moses_tokenize", False, panel=None),
+    moses_escape: bool = like(PrepareOptions, "moses_escape", False, panel=None),
+    moses_aggressive: bool = like(PrepareOptions, "moses_aggressive", False, panel=None),
+    moses_lowercase: bool = like(PrepareOptions, "moses_lowercase", False, panel=None),
+    check: str | None = value(
+        None,
+        "Translate the lines of SOURCE greedily, and tell how many are equal to OUTPUT, which the "
+        "other toolkit wrote, also greedily.",
+        metavar="SOURCE,OUTPUT",
     ),
     quiet: Quiet = False,
 ) -> None:
@@ -61,20 +80,65 @@ def import_(
     """
     if form not in _FORMATS:
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
+    asked = (moses_normalize, moses_tokenize, moses_escape, moses_aggressive, moses_lowercase)
+    moses = [step for step, is_asked in zip(STEPS, asked, strict=True) if is_asked]
+    if moses and form != "fairseq":
+        raise UsageError(f"--moses-{moses[0]} has no meaning for {form}; leave it out")
+    if positions is not None and form != "huggingface":
+        raise UsageError(f"--positions has no meaning for {form}; leave it out")
+    compared = _read_compared(check) if check is not None else None
     target = check_new_file(out)
     if form == "huggingface":
         from nmt.interchange.importers.huggingface import import_huggingface
 
         if vocab:
-            raise UsageError("--vocab is for marian; a folder of huggingface has its vocabularies")
+            raise UsageError("--vocab has no meaning for huggingface; leave it out")
         card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
-    else:
+    elif form == "marian":
         from nmt.interchange.importers.marian import import_marian
 
-        if positions is not None:
-            raise UsageError("--positions has no meaning for marian; leave it out")
         card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab)
+    else:
+        from nmt.interchange.importers.fairseq import import_fairseq
+
+        card = import_fairseq(
+            source, target, src_lang=src, tgt_lang=tgt, segmenters=vocab, moses=moses
+        )
     pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
     count = len(card.languages.pieces) if card.languages is not None else 0
     known = f", with a choice of {count} languages" if count else ""
     console.notice(f"{out}: {source}, {pair}{known}, {len(card.tgt_vocabulary):,} pieces")
+    if compared:
+        _compare(target, *compared)
+
+
+def _read_compared(check: str) -> tuple[list[str], list[str]]:
+    """Return the lines of a source and of its output; UsageError if these are no two files."""
+    names = check.split(",")
+    if len(names) != 2:
+        raise UsageError(f"--check {check}: name two files, such as source.txt,output.txt")
+    with naming(f"--check {check}"):
+        sources, outputs = (
+            read_file(Path(name)).decode(errors="replace").removesuffix("\n").split("\n")
+            for name in names
+        )
+    if len(sources) != len(outputs):
+        raise DataError(
+            f"--check {check}: {len(sources):,} lines of source, but {len(outputs):,} of output"
+        )
+    return sources, outputs
+
+
+def _compare(model: Path, sources: list[str], outputs: list[str]) -> None:
+    """Tell how many lines are equal to those that another toolkit wrote, and the first others."""
+    from nmt.search.options import SearchOptions
+    from nmt.translate.translator import Translator
+
+    found = Translator.load(model, SearchOptions(beam_size=1)).translate(sources)
+    lines = [(one.text, other.rstrip("\r")) for one, other in zip(found, outputs, strict=True)]
+    differ = [number for number, (ours, theirs) in enumerate(lines) if ours != theirs]
+    console.print_row(f"{len(lines) - len(differ):,} of {len(lines):,} lines equal")
+    for number in differ[:_MOST_SHOWN]:
+        ours, theirs = lines[number]
+        for name, text in (("source", sources[number]), ("output", theirs), ("nmt", ours)):
+            console.print_row(f"line {number + 1}, {name}: {text}")

@@ -50,7 +50,7 @@ SPECIAL = {
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _NAME, _CHARSMAP = 1, 2
 _TEXT, _SCORE, _KIND = 1, 2, 3
-_MODEL_TYPE, _BPE = 3, 2
+_MODEL_TYPE, _BPE, _WORD = 3, 2, 3
 _VOCAB_SIZE, _SUFFIX_SPACE, _BYTE_FALLBACK = 4, 24, 35
 _IDS = {40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
 _TEXTS = {45: UNK_ID, 46: BOS_ID, 47: EOS_ID, 48: PAD_ID}
@@ -136,6 +136,12 @@ class PieceModel:
         """Return the model with `▁` behind a word, not before it, and with or without bytes."""
         fields = _number(_SUFFIX_SPACE, True) + _number(_BYTE_FALLBACK, covers_all_text)
         return self._with(self.pieces, fields)
+
+    def of_words(self, words: Sequence[str]) -> PieceModel:
+        """Return a model with our special pieces that cuts text at spaces, and no further."""
+        pieces = (*SPECIAL.values(), *(Piece(f"\u2581{word}") for word in words))
+        fields = _number(_MODEL_TYPE, _WORD) + _number(_BYTE_FALLBACK, False)
+        return self._with(pieces, fields)
 
     def with_only(self, pieces: Sequence[Piece]) -> PieceModel:
         """Return the model with these pieces, by id."""

@@ -27,7 +27,7 @@ from nmt.errors import DataError
 _END, _SPACE = "</w>", "\u2581"
 _VERSION = b"#version:"
 _BYTE_LEVEL = "Ġ"  # a space in codes that join bytes, such as those of GPT-2
-_JOINED = "@@"
+JOINED = "@@"
 """Ends a subword inside a word, in text that was segmented."""
 _SIGNS = [
     *map(chr, chain(range(0x21, 0x7F), range(0xA1, 0xC0), range(0x2010, 0x2028))),
@@ -58,14 +58,17 @@ def is_bpe_codes(content: bytes) -> bool:
     )
 
 
-def model_of_codes(content: bytes, listed: Sequence[str] | None = None) -> bytes:
+def model_of_codes(
+    content: bytes, listed: Sequence[str] | None = None, *, takes_apart: bool = True
+) -> bytes:
     """Return codes as a serialised SentencePiece model with our special ids.
 
     content: of the file that `subword-nmt learn-bpe` or fastBPE wrote.
     listed: all subwords of a dictionary, such as `hu@@` and `nd`, in the order of their ids after
-        the special ones. Others are taken apart, as subword-nmt does with `--vocabulary`, and
-        characters that are not listed are unknown. None: all are known and common signs too, and
-        other characters that codes do not have are bytes.
+        the special ones. None: all are known and common signs too, and other characters that codes
+        do not have are bytes.
+    takes_apart: whether subwords that are not listed are taken apart, as subword-nmt does with its
+        option `--vocabulary`. Otherwise they are unknown, and so are single letters in any case.
     DataError if these are no codes, or if SentencePiece would segment otherwise.
     """
     merges, ends_apart = _read(content)
@@ -80,12 +83,10 @@ def model_of_codes(content: bytes, listed: Sequence[str] | None = None) -> bytes
     singles = dict.fromkeys(sorted(letters - {_SPACE}), -1.0 - len(merges))
     if not ends_apart:
         singles |= {letter + _SPACE: 0.0 for letter in singles}
-    basis = PieceModel.read(
-        learn_vocabulary(["a"], vocab_size=len(SPECIAL) + 256 + 2, normalization="identity").model
-    ).marking_word_ends(covers_all_text=texts is None)
-    pieces = list(basis.pieces[: len(SPECIAL)])
+    start = basis().marking_word_ends(covers_all_text=texts is None)
+    pieces = list(start.pieces[: len(SPECIAL)])
     if texts is None:
-        pieces += basis.pieces[len(SPECIAL) : len(SPECIAL) + 256]
+        pieces += start.pieces[len(SPECIAL) : len(SPECIAL) + 256]
         # The mark stays behind a character that is written as bytes.
         scores = merged | singles | {_SPACE: -1.0 - len(merges)}
         pieces += (Piece(text, score) for text, score in scores.items())
@@ -95,19 +96,25 @@ def model_of_codes(content: bytes, listed: Sequence[str] | None = None) -> bytes
             strange = Piece(STRANGE + text, kind=Kind.UNUSED)
             pieces.append(Piece(text, scores.pop(text)) if text in scores else strange)
         pieces.append(Piece(READ_AS_UNK, kind=Kind.CONTROL))
-        # SentencePiece takes UNUSED ones apart. A single letter is unknown if it is not listed.
+        # SentencePiece takes UNUSED ones apart.
         pieces += (
-            Piece(text, score, Kind.NORMAL if text in singles else Kind.UNUSED)
+            Piece(text, score, Kind.UNUSED if takes_apart and text in merged else Kind.NORMAL)
             for text, score in scores.items()
         )
-    model = basis.with_only(pieces).write()
+    model = start.with_only(pieces).write()
     _check(model, merges)
     return model
 
 
+def basis() -> PieceModel:
+    """Return a model that changes no text but tabs, to which pieces are given."""
+    size = len(SPECIAL) + 256 + 2  # bytes, a letter and the mark
+    return PieceModel.read(learn_vocabulary(["a"], vocab_size=size, normalization="identity").model)
+
+
 def _piece_text(subword: str) -> str:
     """Return a subword as a piece: `hu@@` is `hu`, and `nd` is `nd▁`."""
-    return subword.removesuffix(_JOINED) if subword.endswith(_JOINED) else subword + _SPACE
+    return subword.removesuffix(JOINED) if subword.endswith(JOINED) else subword + _SPACE
 
 
 def _read(content: bytes) -> tuple[list[tuple[str, str]], bool]:

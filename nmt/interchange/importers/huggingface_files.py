@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -42,6 +43,9 @@ _TABLES = {
     "tgt_embedding.weight": "model.decoder.embed_tokens.weight model.shared.weight",
     "output_projection": "lm_head.weight model.decoder.embed_tokens.weight model.shared.weight",
     OUTPUT_BIAS: "final_logits_bias",
+    # Only in models with learned positions.
+    "src_positions.weight": "model.encoder.embed_positions.weight",
+    "tgt_positions.weight": "model.decoder.embed_positions.weight",
 }
 """Names of our other parameters, of which files have one or several."""
 
@@ -290,14 +294,7 @@ class _Pickle:
 
     def __init__(self, path: Path) -> None:
         """Read the file; DataError if it is missing, damaged, or holds more than tensors."""
-        unchanged = UnchangedFile(path)
-        try:
-            weights = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # of a damaged file, or one that wants to execute something
-            if is_of_memory(error):
-                raise
-            weights = None
-        unchanged.check()
+        weights = read_pickle(path)
         tensors = weights.values() if isinstance(weights, dict) else (None,)
         if not all(isinstance(tensor, Tensor) for tensor in tensors):
             raise DataError(f"{path}: damaged, or holds more than tensors")
@@ -306,3 +303,20 @@ class _Pickle:
 
     def read(self, name: str) -> Tensor:
         return self._weights[name]
+
+
+def read_pickle(path: Path) -> Any:
+    """Read a file of torch: tensors, plain values and Namespaces, and nothing is executed.
+
+    DataError if it is missing, damaged, or holds more than that.
+    """
+    unchanged = UnchangedFile(path)
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of a damaged file, or one that wants to execute something
+        if is_of_memory(error):
+            raise
+        raise DataError(f"{path}: damaged, or holds more than tensors") from None
+    unchanged.check()
+    return content

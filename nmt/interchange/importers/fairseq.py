@@ -1,0 +1,249 @@
+"""Models of fairseq 0.9 to 0.12: a checkpoint, and the dictionaries of its training beside it.
+
+A checkpoint holds the settings and the weights, and dictionaries the subwords. Neither names what
+has segmented the text, so the user does: codes of subword-nmt, or a SentencePiece model. Without
+them, lines are the model's subwords, parted by spaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from nmt.config.model_config import TransformerConfig
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.errors import DataError, UsageError
+from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle
+from nmt.interchange.importers.model_import import EMBEDDINGS, ForeignModel, write_imported
+from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.programs import FIRST_POSITION
+from nmt.models.model_file import ModelCard
+from nmt.system.files import read_file
+
+_SPECIAL = {BOS_ID: 0, PAD_ID: 1, EOS_ID: 2, UNK_ID: 3}
+"""Its ids of our special pieces. The subwords of a dictionary follow."""
+_NAMES = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+_OVERWRITE = "#fairseq:overwrite"
+
+# What our Transformer cannot be, by the usual values. A setting that is not there has one of them.
+_ONLY: dict[str, tuple[object, ...]] = {
+    "no_token_positional_embeddings": (False,),
+    "layernorm_embedding": (False,),
+    "adaptive_input": (False,),
+    "adaptive_softmax_cutoff": (None, ""),
+    "cross_self_attention": (False,),
+    "no_cross_attention": (False,),
+    "no_decoder_final_norm": (False,),
+    "quant_noise_pq": (0,),
+    "encoder_layers_to_keep": (None, ""),
+    "decoder_layers_to_keep": (None, ""),
+}
+_SAME = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
+"""What encoder and decoder of our Transformer share."""
+_UNREAD = re.compile(
+    # Copies that torch from 1.12 on keeps of weights as they were before training.
+    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+    # No numbers at all, since sinusoids are a formula.
+    r"|(encoder|decoder)\.(version|embed_positions\._float_tensor)"
+)
+
+
+def import_fairseq(
+    path: Path,
+    out: Path,
+    *,
+    src_lang: str | None,
+    tgt_lang: str | None,
+    segmenters: Sequence[Path] = (),
+    moses: Container[str] = (),
+) -> ModelCard:
+    """Write a checkpoint as a model file, and return its card.
+
+    path: the checkpoint, or the folder that holds it.
+    segmenters, moses: see `map_sides`.
+    DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
+    or a language is missing.
+    """
+    checkpoint = _checkpoint_of(path) if path.is_dir() else path
+    content = read_pickle(checkpoint)
+    if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
+        raise DataError(f"{checkpoint}: holds no model of fairseq")
+    settings = _settings_of(checkpoint, content)
+    langs = languages_of(checkpoint, (src_lang, tgt_lang), settings)
+    weights = _weights_of(checkpoint, content["model"])
+    paths = [_dictionary_of(checkpoint, lang, settings) for lang in langs]
+    texts = [
+        weights.with_all_rows(path, _subwords(path), table)
+        for path, table in zip(paths, EMBEDDINGS, strict=False)
+    ]
+    src, tgt = map_sides(
+        paths,
+        texts,
+        _SPECIAL,
+        segmenters,
+        langs=langs,
+        moses=moses,
+        is_joint=bool(settings.get("share_all_embeddings")),
+    )
+    config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
+    unscaled = bool(settings.get("no_scale_embedding"))
+
+    def read(name: str) -> Tensor:
+        weight = weights.of(name, None)
+        if name.endswith("_positions.weight"):
+            return weight[FIRST_POSITION:]
+        # We multiply embeddings by this root, and the model does not.
+        is_too_large = unscaled and name.endswith("_embedding.weight")
+        return weight.float() / config.d_model**0.5 if is_too_large else weight
+
+    return write_imported(
+        out,
+        checkpoint,
+        ForeignModel(config, src, tgt, None),
+        read,
+        weights.unread,
+        langs=langs,
+        max_src_tokens=_max_src_tokens(settings),
+    )
+
+
+def _checkpoint_of(folder: Path) -> Path:
+    """Return the best checkpoint of a folder, or else the last, or the only one."""
+    for name in _NAMES:
+        if (folder / name).exists():
+            return folder / name
+    found = sorted(folder.glob("*.pt"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found[:3]) or "no .pt file"
+        raise DataError(f"{folder}: has {names}; name the checkpoint")
+    return found[0]
+
+
+def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of model and task, which releases before 0.10 have in one Namespace."""
+    parts = [content.get("args")]
+    if isinstance(cfg := content.get("cfg"), dict):
+        parts = [cfg.get("task"), cfg.get("model")]
+    settings = dict[str, Any]()
+    for part in parts:
+        of_part = vars(part) if isinstance(part, argparse.Namespace) else part
+        if not isinstance(of_part, dict):
+            raise DataError(f"{path}: holds no settings of fairseq")
+        settings = {**of_part, **settings}
+    # The task's own name stands before that of the model, of the same key.
+    names = settings.get("task" if len(parts) == 1 else "_name"), settings.get("arch")
+    if names[0] != "translation" or not str(names[1]).startswith("transformer"):
+        raise UsageError(
+            f"{path}: is a {names[1]} for the task {names[0]}; nmt imports transformers for the "
+            "task translation"
+        )
+    return settings
+
+
+def languages_of(
+    path: Path, given: tuple[str | None, str | None], settings: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return the languages that the user gives or the settings name; UsageError if neither does."""
+    named = settings.get("source_lang"), settings.get("target_lang")
+    src, tgt = (one or other for one, other in zip(given, named, strict=True))
+    if not (src and tgt and isinstance(src, str) and isinstance(tgt, str)):
+        raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
+    return src, tgt
+
+
+def _config_of(
+    path: Path, settings: Mapping[str, Any], weights: Weights, *, has_barred: bool
+) -> TransformerConfig:
+    """Return the configuration of our Transformer; UsageError if it cannot be this model."""
+    for name, usual in _ONLY.items():
+        if settings.get(name, usual[0]) not in usual:
+            raise UsageError(
+                f"{path}: {name} is {settings[name]!r}; nmt imports only models with {usual[0]!r}"
+            )
+    for name in _SAME:
+        sides = [settings.get(f"{side}_{name}") for side in ("encoder", "decoder")]
+        if sides[0] != sides[1]:
+            raise UsageError(
+                f"{path}: encoder and decoder differ in {name}, {sides[0]}, {sides[1]}"
+            )
+    unscaled = bool(settings.get("no_scale_embedding"))
+    is_shared = settings.get("share_decoder_input_output_embed")
+    tie = "all" if settings.get("share_all_embeddings") else "decoder" if is_shared else "none"
+    is_learned = bool(settings.get("encoder_learned_pos"))
+    base = TransformerConfig(
+        pre_norm=bool(settings.get("encoder_normalize_before")),
+        positions="learned" if is_learned else "sinusoidal_halves",
+        first_position=0 if is_learned else FIRST_POSITION,
+        max_positions=_positions(path, weights) if is_learned else TransformerConfig.max_positions,
+        output_bias=has_barred,
+        # An embedding that is not scaled is another matrix than the projection.
+        tie_embeddings="none" if unscaled else tie,
+    )
+    values = {
+        "activation_function": settings.get("activation_fn", "relu"),
+        "decoder_start_token_id": _SPECIAL[EOS_ID],
+        "eos_token_id": _SPECIAL[EOS_ID],
+        "d_model": settings.get("encoder_embed_dim"),
+        "dropout": settings.get("dropout"),
+    }
+    for side in ("encoder", "decoder"):
+        values[f"{side}_layers"] = settings.get(f"{side}_layers")
+        values[f"{side}_ffn_dim"] = settings.get(f"{side}_ffn_embed_dim")
+        values[f"{side}_attention_heads"] = settings.get(f"{side}_attention_heads")
+    return Config(path, values).transformer(weights, base)
+
+
+def _positions(path: Path, weights: Weights) -> int:
+    """Return the number of learned positions; those of the first two rows are not used."""
+    src, tgt = (len(weights.of(f"{side}_positions.weight", None)) for side in ("src", "tgt"))
+    if src != tgt:
+        raise UsageError(f"{path}: encoder and decoder differ in learned positions, {src}, {tgt}")
+    return src - FIRST_POSITION
+
+
+def _max_src_tokens(settings: Mapping[str, Any]) -> int:
+    """Return the longest source without eos."""
+    longest = settings.get("max_source_positions")
+    return longest - 1 if isinstance(longest, int) and longest > 1 else 1_023
+
+
+def _weights_of(path: Path, tensors: Mapping[str, Any]) -> Weights:
+    """Return the weights by the names that Hugging Face gives to the same."""
+    named = {
+        "lm_head.weight" if name == "decoder.output_projection.weight" else f"model.{name}": tensor
+        for name, tensor in tensors.items()
+        if isinstance(tensor, Tensor) and not _UNREAD.fullmatch(name)
+    }
+    return Weights(path, named, named.__getitem__)
+
+
+def _dictionary_of(checkpoint: Path, lang: str, settings: Mapping[str, Any]) -> Path:
+    path = checkpoint.with_name(f"dict.{lang}.txt")
+    if not path.exists():
+        raise DataError(
+            f"{path}: no such file; copy it from the folder that fairseq-preprocess wrote, which "
+            f"was {settings.get('data')}"
+        )
+    return path
+
+
+def _subwords(path: Path) -> dict[int, str]:
+    """Return the subwords of a dictionary by id."""
+    try:
+        lines = read_file(path).decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: damaged: not valid UTF-8") from None
+    ids = dict[str, int]()
+    for id_, line in enumerate(lines, start=len(_SPECIAL)):
+        subword, space, count = line.rstrip().removesuffix(_OVERWRITE).rstrip().rpartition(" ")
+        if not (space and count.isdecimal()):
+            raise DataError(f"{path}: damaged: {line!r:.80} is not a subword and its count")
+        if subword in ids and not line.rstrip().endswith(_OVERWRITE):
+            raise DataError(f"{path}: damaged: has {subword!r} twice")
+        ids[subword] = id_
+    return {id_: subword for subword, id_ in ids.items()}

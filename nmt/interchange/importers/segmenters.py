@@ -1,0 +1,98 @@
+"""What cuts text into the subwords of a dictionary: codes, a SentencePiece model, or spaces.
+
+fairseq, OpenNMT-py, JoeyNMT and Sockeye keep a list of subwords with a model, but not the program
+that made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data.moses import moses_rules
+from nmt.data.pieces import SPECIAL
+from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.errors import DataError, UsageError
+from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
+from nmt.interchange.importers.model_import import VocabularyMapping, map_vocabulary, read_pieces
+from nmt.system.files import read_file
+
+_SPACE = "\u2581"
+_MANY = 0.1  # of the subwords
+
+
+def map_sides(
+    paths: Sequence[Path],
+    texts: Sequence[Mapping[int, str]],
+    special: Mapping[int, int],
+    segmenters: Sequence[Path],
+    *,
+    langs: tuple[str, str],
+    moses: Container[str] = (),
+    is_joint: bool = False,
+    takes_apart: bool = False,
+) -> tuple[VocabularyMapping, VocabularyMapping]:
+    """Return our ids for those of the dictionaries of source and target.
+
+    paths: the dictionaries, for messages.
+    texts: of each, the subword of each foreign id that has one.
+    special: the foreign id for each of our special ids.
+    segmenters: codes or SentencePiece models, for both sides or for each; none: lines are subwords,
+        parted by spaces.
+    moses: the steps of Moses' scripts that come before.
+    is_joint: whether the sides share their embeddings.
+    takes_apart: whether subwords of codes that a dictionary lacks are taken apart. Otherwise they
+        are unknown.
+    DataError if a segmenter is none. UsageError if there are too few or too many.
+    """
+    given = [segmenters[0], segmenters[-1]] if segmenters else [None, None]
+    if len(segmenters) > 2:
+        raise UsageError("--vocab was given more than twice; give it once, or once for each side")
+    if is_joint and given[0] != given[1]:
+        raise UsageError(f"{paths[0]}: the model shares its embeddings; give --vocab once")
+    if is_joint and texts[0] != texts[1]:
+        raise UsageError(
+            f"{paths[0]}: differs from {paths[1].name}, but the model shares its embeddings; do "
+            "--src and --tgt name its languages?"
+        )
+    sides = [
+        _map_subwords(path, of_side, special, segmenter, takes_apart=takes_apart)
+        for path, of_side, segmenter in zip(paths, texts, given, strict=True)
+    ]
+    with_rules = [
+        replace(side, vocabularies=tuple(Vocabulary(one.model, rules) for one in side.vocabularies))
+        for side, rules in zip(sides, moses_rules(langs, moses), strict=True)
+    ]
+    return with_rules[0], with_rules[1]
+
+
+def _map_subwords(
+    path: Path,
+    texts: Mapping[int, str],
+    special: Mapping[int, int],
+    segmenter: Path | None,
+    *,
+    takes_apart: bool,
+) -> VocabularyMapping:
+    if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
+        return map_vocabulary([read_pieces(segmenter)], texts, special)
+    rows = [row for row in range(max(texts) + 1) if row not in special.values()]
+    listed = [texts.get(row, f"<row {row}>") for row in rows]
+    if segmenter is not None:
+        try:
+            model = model_of_codes(read_file(segmenter), listed, takes_apart=takes_apart)
+        except DataError as error:
+            raise DataError(f"{segmenter}: {error}") from None
+    elif sum(text.startswith(_SPACE) for text in listed) > _MANY * len(listed):
+        raise UsageError(
+            f"{path}: has pieces of SentencePiece; give the model that made them: --vocab spm.model"
+        )
+    else:
+        model = basis().of_words(listed).write()
+    vocabulary = Vocabulary(model)
+    unknown = range(vocabulary.known, len(vocabulary))
+    all_rows = [*(special[id_] for id_ in SPECIAL), *rows, *(special[UNK_ID] for _ in unknown)]
+    return VocabularyMapping((vocabulary,), np.array(all_rows), tuple(unknown))
