@@ -124,7 +124,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 f"{path}: line {number:,} is not valid UTF-8; convert it, for example with "
                 "iconv -f windows-1252 -t utf-8"
             )
-        yield text.removesuffix("\r").encode()
+        yield text.encode()
 
 
 def _words_of(request: FileRequest, rows: Sequence[Sequence[bytes]]) -> Iterator[ListedWord]:

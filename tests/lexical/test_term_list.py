@@ -25,7 +25,7 @@ def read(tmp_path: Path) -> Read:
         raw = content if isinstance(content, bytes) else content.encode()
         (tmp_path / name.partition(":")[0]).write_bytes(raw)
         words = read_terms(tmp_path / name, langs)
-        line = "dog cat Dog mouse bird 犬 tree (big) cat, dog"
+        line = 'dog cat Dog mouse bird 犬 tree (big) cat, dog "red" rose'
         found = {one.word.source: one.word.targets for one in words.find(line)}
         assert len(found) == len(words)
         return found
@@ -100,7 +100,8 @@ def test_tbx_is_known_by_its_content(read: Read, name: str) -> None:
     text = f'\ufeff<martif><termEntry><langSet xml:lang="en-us">{cat}</term></tig></langSet>'
     content = f"{text}</termEntry></martif>".encode()
     content = gzip.compress(content) if ".gz" in name else content
-    assert read(content, name) == {"cat": ("Katze",)}
+    langs = ("fr", "es") if ":" in name else ("en", "de")
+    assert read(content, name, langs) == {"cat": ("Katze",)}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_tbx_is_known_by_its_content(read: Read, name: str) -> None:
         ("dog\tHund {m} [ugs.]; Köter (abwertend; selten)", {"dog": ("Hund", "Köter")}),
         ("dog (animal)\tHund", {"dog": ("Hund",)}),
         ("犬（いぬ）\tHund", {"犬": ("Hund",)}),
+        ('"red" rose\t"rote" Rose', {'"red" rose': ('"rote" Rose',)}),
         # Not at the end, or a part of the word.
         ("cat\t(kleine) Katze", {"cat": ("(kleine) Katze",)}),
         ("cat\tKatze(n)", {"cat": ("Katze(n)",)}),
@@ -170,6 +172,7 @@ def test_a_list_of_capitals_is_told(
 
 def test_nothing_is_told_of_good_terms(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
     read("tree\tBaum\ncat, dog\tKatze, Hund\n(big)\t(groß) und (klein)er\n")
+    assert read('sep=;\r\n"dog";"Hund"\r\ncat;Katze\r\n', "x.csv")["dog"] == ("Hund",)
     assert capsys.readouterr().err == ""
 
 
@@ -180,7 +183,8 @@ def test_nothing_is_told_of_good_terms(read: Read, capsys: pytest.CaptureFixture
         ("x.json", '{"dog": "Hund"}', "tab.*TBX"),
         ("x.tsv", "# nothing\n\n", "no terms"),
         ("x.tsv", "", "no terms"),
-        ("x.tsv", "12\t34\n", "no terms"),
+        ("x.tsv", "12\tdrei\n", "no terms"),
+        ("x.tsv", "dog\t34\n", "no terms"),
         ("x.tsv", "English\tGerman\n", "no terms"),
         # Other columns than two are comments, codes or numbers as often as forms.
         ("x.tsv", "dog\tHund\tHundes\n", "3 columns.*x.tsv:1,2.*source, target, form"),
