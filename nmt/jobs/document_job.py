@@ -74,7 +74,7 @@ def translate_document(
         None if translation.error or not translation.segments else translation.text
         for translation in translations
     )
-    written = document.write(texts)
+    written = document.write(texts, language_pair.languages)
     if written.refused:
         console.warning(
             f"{source}: {counted(written.refused, 'translation was', 'translations were')} left "

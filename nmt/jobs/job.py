@@ -38,12 +38,19 @@ from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Pool, Translators, check_unchanged
 from nmt.jobs.stream import translate_stream
 from nmt.jobs.table_job import translate_table
-from nmt.markup.file_types import AS_LINES, FileType, document_type, odd_lines, type_of_content
+from nmt.markup.file_types import (
+    AS_LINES,
+    FileType,
+    document_type,
+    is_document,
+    odd_lines,
+    type_of_content,
+)
 from nmt.system.files import atomic_writer, naming, write_text
 from nmt.system.prefetch import Pause
 from nmt.tables.formats import TSV, suffix_of
 from nmt.translate.context import Before
-from nmt.translate.contradictions import DOCUMENT, Given, refuse_contradictions
+from nmt.translate.contradictions import DOCUMENT, EXPORT, Given, refuse_contradictions
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS
 
@@ -131,6 +138,13 @@ class Job:
         done: list[Counts] = []
         failed = 0
         _ = self._identity  # an unreadable model fails here, not once for each file
+        if len(files) > 1 and EXPORT in self.given and self.config.markup != AS_LINES:
+            documents = [source for source, _ in files if is_document(source)]
+            if documents:
+                console.warning(
+                    f"{len(documents):,} of {len(files):,} files are documents, such as "
+                    f"{documents[0]}, which need the model file instead of its export"
+                )
         left, held = files, list[tuple[Path, Path]]()
         while left:
             reasons: list[HeldOff] = []

@@ -57,6 +57,8 @@ _DECLARED = {
 _KEY = re.compile(r"\w[\w-]{0,99}(?:[._:/]+[\w-]{1,100}){1,20}", re.ASCII)
 """A source that stands for a text, such as `person.group.sponsors`, in catalogues of Symfony."""
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_PAGE = re.compile(r"<html\s", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)([A-Za-z]+)[\w-]*""", re.IGNORECASE)
 _DECLARATION_BYTES = 4_096
 
 
@@ -104,13 +106,25 @@ class Document:
         keys = [source for source in self.sources if _KEY.fullmatch(source.strip())]
         return keys[0] if 2 * len(keys) > len(self.sources) else ""
 
-    def write(self, translations: Iterable[str | None]) -> Written:
-        """Return the document with a translation of each unit, or None."""
+    def write(
+        self, translations: Iterable[str | None], languages: tuple[str, str] = ("", "")
+    ) -> Written:
+        """Return the document with a translation of each unit, or None.
+
+        languages: source and target; a page of HTML that says it is in the first is in the second.
+        """
         waiting = iter(translations)
+        source, target = (lang.replace("_", "-") for lang in languages)
+
+        def in_target(found: re.Match[str]) -> str:
+            is_source = found[2].lower() == source.partition("-")[0].lower()
+            return found[1] + target if is_source else found[0]
+
         written, refused, changed = list[str](), 0, list[str]()
         for part in self.parts:
             if isinstance(part, str):
-                written.append(part)
+                is_page = target and self.type.name == "HTML" and _PAGE.match(part)
+                written.append(_LANGUAGE.sub(in_target, part) if is_page else part)
                 continue
             translation = next(waiting)
             translated = part.write(translation)

@@ -249,6 +249,12 @@ def first_bytes(path: Path) -> bytes:
     return b""
 
 
+def is_document(path: Path) -> bool:
+    """Tell whether a file is of a type that is translated as a document."""
+    kind = file_type(path)
+    return kind is not None and bool(kind.markup)
+
+
 def document_type(path: Path) -> FileType | None:
     """Return the type of a document, None for lines; DataError if it is not supported."""
     kind = file_type(path)

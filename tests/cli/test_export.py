@@ -25,6 +25,17 @@ def test_what_an_export_cannot_do_is_refused(nmt: Nmt, model_file: Path, tmp_pat
         (("--terms", text), "takes no terms"),
     ):
         assert message in nmt("translate", tmp_path / "fast", *words, *more).refusal(2)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(folder / "a.txt", ["the cat"])
+    for name in ("b.html", "c.po"):
+        (folder / name).write_text("")
+    out = tmp_path / "out"
+    told = nmt("translate", tmp_path / "fast", "--input", folder, "--output", out, *QUICK)
+    warning, *errors = [line for line in told.stderr.splitlines() if line.startswith("nmt: ")]
+    assert "2 of 3 files are documents" in warning
+    assert len(errors) == 2
+    assert [path.name for path in out.iterdir() if path.suffix == ".txt"] == ["a.txt"]
     # Other commands need the weights.
     line = nmt("rescore", tmp_path / "fast", text, "--source", text).refusal(1)
     assert "fast: " in line

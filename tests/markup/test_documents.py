@@ -375,3 +375,19 @@ def test_sources_that_are_keys_are_told(sources: list[str], key: str) -> None:
     assert read_document("a.xlf", f"<xliff version='1.2'>{units}</xliff>").key == key
     entries = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in sources)
     assert read_document("a.po", f'msgid ""\nmsgstr ""\n\n{entries}').key == key
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ('<html lang="en">', '<html lang="zh-TW">'),
+        ("<HTML class=a lang=EN-us xml:lang='en'>", "<HTML class=a lang=zh-TW xml:lang='zh-TW'>"),
+        ('<html lang="fr">', '<html lang="fr">'),
+        ('<html data-lang="en">', '<html data-lang="en">'),
+        ("<html><p lang=en>", "<html><p lang=en>"),
+    ],
+)
+def test_a_page_in_the_source_language_is_one_in_the_target(tag: str, expected: str) -> None:
+    document = read_document("a.html", f"<!DOCTYPE html>{tag}<p>A dog")
+    written = document.write(["犬"], ("en_GB", "zh_TW")).content.decode()
+    assert written == f"<!DOCTYPE html>{expected}<p>犬"
