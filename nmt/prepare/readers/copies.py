@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nmt import console
 from nmt.data.compressed import SUFFIXES, check_unpacked
+from nmt.data.languages import names_language, primary_language
 from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.line_files import members_of, open_zip, own_members
 from nmt.prepare.readers.text_names import TMX, ZIP, format_of, has_rows, two_files
@@ -90,7 +91,7 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
         tables = [one for one in members if has_rows(one.filename)]
         tables = tables or [one for one in members if _has_tabs(archive, one)]
         if len(tables) > 1 and any(suffix_of(one.filename) != TMX.suffix for one in tables):
-            example = f"{path}:{tables[0].filename}"
+            example = f"{path}:{max(tables, key=lambda one: _fit(one, langs)).filename}"
             raise DataError(f"{path}: has {len(tables)} tables; name one, as in {example}")
         targets = []
         for number, one in enumerate(tables):
@@ -102,6 +103,13 @@ def _unpacked(path: Path, member: str | None, langs: tuple[str, str], folder: Pa
                 shutil.copyfileobj(source, file, 1 << 20)
             targets.append(target)
     return folder if len(targets) > 1 else next(iter(targets), None)
+
+
+def _fit(member: zipfile.ZipInfo, langs: tuple[str, str]) -> tuple[int, int]:
+    """Return how many of the languages the name of a file names, and its size."""
+    words = re.findall("[A-Za-z]+", member.filename)
+    named = (any(names_language(word, primary_language(lang)) for word in words) for lang in langs)
+    return sum(named), member.file_size
 
 
 def _has_tabs(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:

@@ -114,6 +114,8 @@ def test_tables_and_memories_in_archives_are_read(
     ("members", "message"),
     [
         ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, r"x\.zip: has 2 tables.*x\.zip:a\.tsv"),
+        ({"fr-en.tsv": table("\t"), "x/DE_eng.csv": b"c,d\n"}, r"as in .*x\.zip:x/DE_eng\.csv$"),
+        ({"a.ann.txt": b"T1\ta\n", "b.txt": table("\t"), "c.ann.txt": b"T\ta\n"}, r"zip:b\.txt$"),
         ({"deu.txt": b"a\tb\n"}, r"x\.zip: must have columns .*x\.zip:1,2"),
         ({"a.csv": b"a,b\n"}, r"x\.zip:a\.csv: must have columns .*x\.zip:a\.csv:1,2"),
         ({"a.csv": bytes(1 << 25)}, r"x\.zip"),
