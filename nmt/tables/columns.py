@@ -59,8 +59,10 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     size = len(header or (texts[0] if texts else []))
     names = header or [str(place + 1) for place in range(size)]
 
+    place_of = {name: place for place, name in reversed([*enumerate(names)])}
+
     def samples(name: str) -> Sequence[str]:
-        return _cells(texts[skipped:], names.index(name))
+        return _cells(texts[skipped:], place_of[name])
 
     choice = RowChoice.find(request, header, samples)
     if len(numbers) == 2:
