@@ -20,7 +20,9 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe --moses-tokenize",
 )
 
-_FORMATS = ("huggingface", "marian", "fairseq")
+_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py")
+_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py")
+"""Whose models do not say what has segmented their text."""
 _MOST_SHOWN = 3  # lines that differ
 
 
@@ -37,7 +39,8 @@ def import_(
             "or with sentencepiece.bpe.model, such as those of M2M100 and NLLB. "
             "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
             "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT. "
-            "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it.",
+            "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it. "
+            "For opennmt-py, a checkpoint of version 3 or its folder.",
         ),
     ],
     out: Annotated[str, argument("OUT", "The model file to write.")],
@@ -82,7 +85,7 @@ def import_(
         raise UsageError(f"unknown format {form!r}{did_you_mean(form, _FORMATS)}")
     asked = (moses_normalize, moses_tokenize, moses_escape, moses_aggressive, moses_lowercase)
     moses = [step for step, is_asked in zip(STEPS, asked, strict=True) if is_asked]
-    if moses and form != "fairseq":
+    if moses and form not in _SEGMENTED_ELSEWHERE:
         raise UsageError(f"--moses-{moses[0]} has no meaning for {form}; leave it out")
     if positions is not None and form != "huggingface":
         raise UsageError(f"--positions has no meaning for {form}; leave it out")
@@ -99,9 +102,12 @@ def import_(
 
         card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab)
     else:
-        from nmt.interchange.importers.fairseq import import_fairseq
+        if form == "fairseq":
+            from nmt.interchange.importers.fairseq import import_fairseq as import_other
+        else:
+            from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 
-        card = import_fairseq(
+        card = import_other(
             source, target, src_lang=src, tgt_lang=tgt, segmenters=vocab, moses=moses
         )
     pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
@@ -134,7 +140,7 @@ def _compare(model: Path, sources: list[str], outputs: list[str]) -> None:
     from nmt.search.options import SearchOptions
     from nmt.translate.translator import Translator
 
-    found = Translator.load(model, SearchOptions(beam_size=1)).translate(sources)
+    found = Translator.load(model, SearchOptions(beam_size=1, no_guard=True)).translate(sources)
     lines = [(one.text, other.rstrip("\r")) for one, other in zip(found, outputs, strict=True)]
     differ = [number for number, (ours, theirs) in enumerate(lines) if ours != theirs]
     console.print_row(f"{len(lines) - len(differ):,} of {len(lines):,} lines equal")

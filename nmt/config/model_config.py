@@ -104,6 +104,9 @@ class TransformerConfig(ModelConfig):
         "zeros.",
         choices=("bos", "eos", "zeros"),
     )
+    source_end: bool = value(
+        True, "Whether the encoder reads an eos after a source, which OpenNMT's does not."
+    )
     positions: str = value(
         "sinusoidal",
         "Position encoding: the paper's sinusoids, Marian's (first all sines, then all cosines) or "

@@ -73,6 +73,26 @@ class Packed:
         sentences, tokens = slice(0, len(self.starts) - 1), slice(0, len(self.tokens))
         return replace(self, groups=(PaddedGroup(sentences, tokens, self.longest),))
 
+    def without_last(self) -> Packed:
+        """Return the sentences without the last token of each."""
+        kept = self.positions < self.starts.diff()[self.sentences] - 1
+        tokens, sentences, positions = (
+            field[kept] for field in (self.tokens, self.sentences, self.positions)
+        )
+        starts = self.starts - torch.arange(len(self.starts), device=self.starts.device)
+        groups = tuple(
+            PaddedGroup(
+                group.sentences,
+                slice(
+                    group.tokens.start - group.sentences.start,
+                    group.tokens.stop - group.sentences.stop,
+                ),
+                group.longest - 1,
+            )
+            for group in self.groups
+        )
+        return Packed(tokens, sentences, positions, starts.int(), self.longest - 1, groups)
+
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
         fields = self.tokens, self.sentences, self.positions, self.starts

@@ -195,7 +195,7 @@ def _specification(model: Transformer, card: ModelCard, positions: int) -> Any:
     src, tgt = (vocabulary.pieces for vocabulary in vocabularies)
     spec.register_source_vocabulary(_names_of_sources(src, card.src_vocabulary.known))
     spec.register_target_vocabulary(tgt)
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = model.config.source_end
     spec.config.decoder_start_token = spec.config.bos_token = tgt[BOS_ID]
     spec.config.eos_token, spec.config.unk_token = tgt[EOS_ID], tgt[UNK_ID]
     spec.validate()

@@ -104,6 +104,7 @@ CTRANSLATE2 = Form(
         "norm_epsilon": None,
         "first_input": None,
         "first_position": None,
+        "source_end": None,
         "norm": ("layer", "rms"),
         "feed_forward": (*_ACTIVATIONS, "swiglu"),
         "positions": ("sinusoidal", "sinusoidal_halves", "learned", "rotary"),

@@ -210,7 +210,8 @@ class Transformer(TranslationModel):
     def _forward(
         self, batch: Batch, head: AttentionHead | None, recorded: Recorded | None = None
     ) -> list[Tensor]:
-        sources, targets = (self._sentences(side, recorded) for side in (batch.src, batch.tgt_in))
+        src = self._read(batch.src)
+        sources, targets = (self._sentences(side, recorded) for side in (src, batch.tgt_in))
         memory = self._encode(sources)  # (m, D)
         packed = batch.tgt_in
         x = self._embed_targets(packed.tokens, packed.positions, packed.longest)  # (n, D)
@@ -247,6 +248,10 @@ class Transformer(TranslationModel):
         self._forward(batch, None, recorded)
         return [weights for weights in recorded.values() if weights is not None]
 
+    def _read(self, src: Packed) -> Packed:
+        """Return the part of the sources that the encoder reads."""
+        return src if self.config.source_end else src.without_last()
+
     def _encode(self, sources: Sentences) -> Tensor:
         """Return the memory (n, D)."""
         packed = sources.packed
@@ -277,6 +282,7 @@ class Transformer(TranslationModel):
         )
 
     def begin(self, src: Packed) -> TransformerState:
+        src = self._read(src)
         layout = PaddedLayout.of(src, _GPU_ALIGNMENT if src.tokens.is_cuda else 1)
         memory = layout.rows(self._encode(self._sentences(src)))  # (B, S, D)
         return TransformerState(self._decoder_layers(), memory, layout.mask)

@@ -215,6 +215,10 @@ def check_fit(recipe: Recipe, data: DataFolder) -> None:
         raise UsageError(
             f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
         )
+    if recipe.training.guided_alignment and not getattr(recipe.model, "source_end", True):
+        raise UsageError(
+            "guided_alignment is for models with source_end=true; set guided_alignment=0"
+        )
     if recipe.training.guided_alignment and recipe.architecture != "transformer":
         raise UsageError(
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "

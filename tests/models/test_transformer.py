@@ -52,7 +52,7 @@ class ByFormulas:
         self.weights: dict[str, Tensor] = {}  # (H, T, S) of each attention
 
     def logits(self, source: list[int], target: list[int]) -> Tensor:
-        memory = self.stack("encoder", self.embed("src", [*source, EOS]))
+        memory = self.stack("encoder", self.embed("src", source + [EOS] * self.config.source_end))
         x = self.stack("decoder", self.embed("tgt", [BOS, *target]), memory)
         return x @ self.of["output_projection"].t() + self.of.get("output_bias", 0.0)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from nmt.data.pieces import SPECIAL, Kind, Piece, PieceModel
 from nmt.data.vocabulary import READ_AS_UNK, STRANGE, Vocabulary, learn_vocabulary
 from nmt.errors import DataError
+from nmt.system.files import refuse_pointer
 
 _END, _SPACE = "</w>", "\u2581"
 _VERSION = b"#version:"
@@ -42,6 +43,7 @@ def read_codes(path: Path) -> Vocabulary | None:
     if not path.is_file() or path.suffix == ".safetensors":
         return None
     content = path.read_bytes()
+    refuse_pointer(path, content)
     try:
         return Vocabulary(model_of_codes(content)) if is_bpe_codes(content) else None
     except DataError as error:
