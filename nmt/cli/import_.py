@@ -17,7 +17,7 @@ EXAMPLES = (
     "nmt import huggingface opus-mt-en-de en-de.safetensors",
     "nmt import huggingface nllb-200-distilled-600M nllb.safetensors",
     "nmt import marian model.npz en-de.safetensors --src en --tgt de",
-    "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe --moses-tokenize",
+    "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
 _FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py")

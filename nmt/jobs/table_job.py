@@ -16,7 +16,6 @@ from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.tables.formats import CSV, JSON_LINES, TSV, FileRequest, file_and_columns, suffix_of
-from nmt.tables.other_column import open_column
 from nmt.translate.output import Translation
 
 _SUFFIXES = tuple(one.suffix for one in (TSV, CSV, JSON_LINES))
@@ -53,6 +52,8 @@ def translate_table(
     translators, when the table has been read.
     Returns the bytes of the table with the translations, and the counts of paragraphs.
     """
+    from nmt.tables.other_column import open_column  # loads NumPy, which lines do not need
+
     request = FileRequest(
         str(source),
         str(source),
