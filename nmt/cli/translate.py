@@ -76,7 +76,7 @@ def translate(
 
     config = replace(config, models=(model, *config.ensemble), ensemble=()).opened()
     job, columns = take_columns(job)
-    also_read = [*config.models, *filter(None, (config.terms_file, job.lock))]
+    also_read = [*config.models, *config.lists.values(), *filter(None, [job.lock])]
     with contextlib.ExitStack() as leaving:
         if job.lock is not None:
             leaving.enter_context(open_locked(job.lock, job.lock))
@@ -127,6 +127,8 @@ def translate(
             f"{config.terms}: none of its terms is in any line; are its columns swapped? A term "
             "with a capital is only found as written"
         )
+    if config.memory and has_text and not (any(counts.remembered for counts in done) or talks):
+        console.warning(f"{config.memory}: none of its sources is a line or unit, word for word")
     if output is not None and not job.summary and console.is_terminal():
         lines = console.counted(sum(counts.lines for counts in done), "line", "lines")
         console.notice(f"{lines} in {console.duration(sum(counts.seconds for counts in done))}")
@@ -147,6 +149,7 @@ def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -
             "guarded": sum(counts.guarded for counts in done),
             "decomposed": sum(counts.decomposed.lines for counts in done),
             "copied": sum(counts.copied for counts in done),
+            "remembered": sum(counts.remembered for counts in done),
             "fell_back": sum(counts.fell_back.lines for counts in done),
             "failed": sum(counts.failed.lines for counts in done),
             "failed_files": failed_files,

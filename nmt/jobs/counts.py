@@ -23,6 +23,7 @@ class Counts:
     split: int = 0  # into segments or sentences
     guarded: int = 0  # searched again because of a loop
     copied: int = 0  # without letters
+    remembered: int = 0  # from a memory
     invalid: Tally = field(default_factory=Tally)  # with invalid bytes
     cut: Tally = field(default_factory=Tally)
     """Longer than any training source, or with such a sentence."""
@@ -52,6 +53,7 @@ class Counts:
         self.split += best.segments > 1
         self.guarded += best.guarded
         self.copied += best.copied
+        self.remembered += best.remembered
         self.with_terms += bool(best.terms)
         missing = [use for use in best.terms if not use.is_placed]
         if missing:

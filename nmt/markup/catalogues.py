@@ -67,6 +67,7 @@ _CODE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """What po4a says of a message that is no text."""
+_FUZZY = re.compile(r"(?<![\w-])fuzzy(?![\w-])")
 _FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
 
 
@@ -80,11 +81,8 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
         comments += before
         if keyword == "msgid":
             singular, plural = text, ""
-            languages = _FORMAT.findall(" ".join(_FLAGS.findall(comments)))
-            languages += [name for name, sign in _LANGUAGES.items() if sign.search(comments)][:1]
-            if "rst" not in languages and _ROLE.search(text):
-                languages.append("rst")
-            languages, is_code, comments = languages or [""], bool(_CODE.search(comments)), ""
+            languages, is_code = _languages_of(text, comments), bool(_CODE.search(comments))
+            comments = ""
         elif keyword == "msgid_plural":
             plural = text
         elif keyword.startswith("msgstr") and singular and text:
@@ -106,6 +104,15 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
     yield catalogue[last:]
 
 
+def _languages_of(source: str, comments: str) -> list[str]:
+    """Return the languages of format strings and markup of a message, or an empty one."""
+    languages: list[str] = _FORMAT.findall(" ".join(_FLAGS.findall(comments)))
+    languages += [name for name, sign in _LANGUAGES.items() if sign.search(comments)][:1]
+    if "rst" not in languages and _ROLE.search(source):
+        languages.append("rst")
+    return languages or [""]
+
+
 def catalogue_pairs(path: Path, catalogue: str, encoding: str) -> Iterator[tuple[str, str]]:
     """Yield the source of each translation, and the translation, which may be empty (DataError)."""
     singular = plural = ""
@@ -116,6 +123,24 @@ def catalogue_pairs(path: Path, catalogue: str, encoding: str) -> Iterator[tuple
             plural = text
         elif keyword.startswith("msgstr") and singular:
             yield (plural if form else singular), text
+
+
+def finished_messages(
+    path: Path, catalogue: str, encoding: str
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield source, translation and languages of each message that is done (DataError).
+
+    Those that are fuzzy are not done, and those with plurals have forms that share a source.
+    """
+    comments = of_message = singular = ""
+    for keyword, _, text, _, _, before in _statements(path, catalogue, encoding):
+        comments += before
+        if keyword == "msgid":
+            singular, of_message, comments = text, comments, ""
+        elif keyword == "msgstr" and singular and text:
+            is_fuzzy = any(map(_FUZZY.search, _FLAGS.findall(of_message)))
+            if not is_fuzzy:
+                yield singular, text, _languages_of(singular, of_message)
 
 
 def _statements(

@@ -6,12 +6,14 @@ as it is translated. It becomes a line without tags. PO and XLIFF hold its sourc
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nmt.data.corpus import Encoding
-from nmt.markup.catalogues import catalogue_pairs
-from nmt.markup.document_units import Unit
+from nmt.markup.breaks import MarkedLines
+from nmt.markup.catalogues import catalogue_pairs, finished_messages, message_unit
+from nmt.markup.document_units import Unit, without_mnemonic
 from nmt.markup.documents import READERS, decode_document
 from nmt.markup.file_types import FileType
 from nmt.markup.json_catalogues import json_texts
@@ -37,6 +39,29 @@ def read_units(path: Path, kind: FileType, encoding: Encoding, *, of_source: boo
     takes_name = of_source and kind.name in _WITH_SOURCES
     lines = [name if takes_name else said for name, said in units]
     return Segments(lines, tuple(name for name, _ in units if name))
+
+
+def translated_units(
+    path: Path, kind: FileType, encoding: Encoding
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the form, source and target of units that have a translation, of PO or XLIFF.
+
+    The form is that of the markup, as in the units of a document, or empty for plain text. Sources
+    of units are without their mnemonic. DataError if the file is damaged.
+    """
+    text, codec, _ = decode_document(path, kind, read_file(path), encoding)
+    if kind.name == "PO":
+        for source, target, languages in finished_messages(path, text, codec):
+            yield "", source, target
+            src, tgt = (message_unit(side, languages, str) for side in (source, target))
+            if src and tgt:
+                yield kind.markup, without_mnemonic(src).line, tgt.line
+        return
+    for source, target in Xliff(path, text).finished:
+        unit = Unit(MarkedLines.of(source.strip(), kind.markup))
+        yield kind.markup, without_mnemonic(unit).line, target
+        if "<" not in source + target:
+            yield "", html.unescape(source), html.unescape(target)
 
 
 def _html_texts(path: Path, text: str, codec: str) -> Iterator[tuple[str, str]]:

@@ -117,7 +117,7 @@ def without_mnemonic(unit: Unit) -> Unit:
 
     def spell(translation: str) -> str | None:
         found = next((match for match in _LETTER.finditer(translation) if match["letter"]), None)
-        if found is None:
+        if found is None or sign in re.sub(_NOT_TEXT, "", translation):  # as of a memory
             return unit.spell(translation)
         position, written = found.start(), sign
         if is_wide(found[0]) or re.match(f"[{_AT_END}]", found[0]):

@@ -33,6 +33,8 @@ MOST_OPEN_ELEMENTS = 1_000
 could take all memory."""
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 """States of targets in XLIFF 1.2, and of segments in 2.0, that a person has given."""
+_UNFINISHED = ("needs-", "new", "initial")
+"""How the others of these states begin."""
 _LOCKED = {"locked": {"true", "locked", "yes", "1"}}
 _CONFIRMED = {
     "conf": {"translated", "approvedtranslation", "approvedsignoff"},
@@ -69,6 +71,8 @@ class Xliff:
         self._sources: list[str] = []
         self.pairs: list[tuple[str, str]] = []
         """The source and target of each unit, or of each segment in 2.0, as they are written."""
+        self.finished: list[tuple[str, str]] = []
+        """Of these, those with another target, which its state does not say is to be looked at."""
         self._lacks_language = False  # of targets, which XLIFF 2 needs
         self._path = path
         self._raw = text.encode()
@@ -139,8 +143,13 @@ class Xliff:
             element.end = self._raw.index(b">", element.closing) + 1
         is_unit = element.name in ("trans-unit", "segment")
         if is_unit and (source := element.sides.get("source")):
-            target = self._content(element.sides.get("target"))
+            side = element.sides.get("target")
+            target = self._content(side)
             self.pairs.append((self._content(source), target))
+            states = [one.has.get("state", "") for one in (element, side) if one]
+            is_same = target.strip() in ("", self._content(source).strip())
+            if not is_same and not any(state.startswith(_UNFINISHED) for state in states):
+                self.finished.append(self.pairs[-1])
         if is_unit and element.is_translated:
             self._fill(element)
         elif self._open:

@@ -31,6 +31,7 @@ from nmt.translate.contradictions import (
     refuse_contradictions,
 )
 
+_LISTS = ("terms", "memory")
 _text_value = partial(value, panel="Text")
 
 
@@ -73,6 +74,12 @@ class TranslationConfig:
         "Translate terms as a file says: `SOURCE<TAB>TARGET` on each line, .csv or .xlsx, such as "
         "terms.csv:en,de, or TBX. Search forces one of a term's targets. But a model of `nmt "
         "prepare --terms` reads the first one, and inflects it.",
+        metavar="FILE",
+    )
+    memory: Path | None = value(
+        None,
+        "A line or unit whose source stands in this file word for word gets the translation there. "
+        "It is TMX, PO, XLIFF or a table, such as old.csv:en,de. Of several, the first counts.",
         metavar="FILE",
     )
     markup: str | None = value(
@@ -176,8 +183,7 @@ class TranslationConfig:
         for name in values:
             if name not in names:
                 raise UsageError(f"{name}: no such option{did_you_mean(name, names)}")
-        if values.get("terms") is not None:
-            values["terms"] = Path(values["terms"])
+        values |= {name: Path(values[name]) for name in _LISTS if values.get(name) is not None}
         values["models"] = tuple(find_model(model_of(Path(model))) for model in paths)
         try:
             return replace(options or cls(), **values).opened()
@@ -240,16 +246,21 @@ class TranslationConfig:
                 check_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
                     check_context(card, self.context)
-        if self.terms_file is not None:
-            if not is_there(self.terms_file):
-                raise DataError(f"{self.terms_file}: no such file")
-            if not self.terms_file.is_file():
-                raise DataError(f"{self.terms_file}: is no regular file; it is read more than once")
+        for file in self.lists.values():
+            if not is_there(file):
+                raise DataError(f"{file}: no such file")
+            if not file.is_file():
+                raise DataError(f"{file}: is no regular file; it is read more than once")
 
     @property
-    def terms_file(self) -> Path | None:
-        """The file of `terms`, without the columns that it may name."""
-        return None if self.terms is None else Path(file_and_columns(str(self.terms))[0])
+    def lists(self) -> dict[str, Path]:
+        """The files of `terms` and `memory`, without the columns that they may name."""
+        given = {name: getattr(self, name) for name in _LISTS}
+        return {
+            name: Path(file_and_columns(str(path))[0])
+            for name, path in given.items()
+            if path is not None
+        }
 
     @cached_property
     def reads_annotations(self) -> bool:
@@ -273,20 +284,27 @@ class TranslationConfig:
             else [find_model(path)]
             for path in self.models
         }
-        return files if self.terms_file is None else files | {self.terms_file: [self.terms_file]}
+        return files | {file: [file] for file in self.lists.values()}
 
     def moved(self, copies: Mapping[Path, Path]) -> TranslationConfig:
-        file, terms = self.terms_file, self.terms
-        terms = file and Path(str(terms).replace(str(file), str(copies[file]), 1))
-        return replace(self, models=tuple(copies[path] for path in self.models), terms=terms)
+        lists: dict[str, Any] = {
+            name: Path(f"{copies[file]}{self._columns(name, file)}")
+            for name, file in self.lists.items()
+        }
+        return replace(self, models=tuple(copies[path] for path in self.models), **lists)
+
+    def _columns(self, name: str, file: Path) -> str:
+        """Return the columns of a list, as they are written after its file."""
+        return str(getattr(self, name)).removeprefix(str(file))
 
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        file = self.terms_file
-        terms = file and sha256_file(file) + str(self.terms).removeprefix(str(file))
+        lists = {
+            name: sha256_file(file) + self._columns(name, file) for name, file in self.lists.items()
+        }
         encoding = Encoding.find(self.encoding).name
-        identity = asdict(self) | {"models": models, "terms": terms, "encoding": encoding}
+        identity = asdict(self) | lists | {"models": models, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))
 
 

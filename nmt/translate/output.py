@@ -35,6 +35,7 @@ class Translation:
     is_cut: bool = False  # whether it, or a sentence, was longer than any training source
     guarded: bool = False  # whether it, or a segment, was searched again because of a loop
     copied: bool = False  # from its source, which has no letters
+    remembered: bool = False  # from a memory
     context: int = 0  # lines before it that were translated together with it
     fell_back: bool = False  # whether that failed, so that it was translated by itself
     error: str = ""  # why there is no translation; the text is empty
@@ -129,6 +130,7 @@ def _fields(translation: Translation) -> dict[str, object]:
     others = {
         "guarded": translation.guarded,
         "copied": translation.copied,
+        "remembered": translation.remembered,
         "terms": terms,
         "context": translation.context,
         "fell_back": translation.fell_back,

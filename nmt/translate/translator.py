@@ -17,6 +17,7 @@ from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
+from nmt.translate.recalled_lines import read_memory, recall_lines
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
 from nmt.translate.taken_out import knows_signs, take_out
 from nmt.translate.terms import ForceTerms, ReadTerms
@@ -45,6 +46,7 @@ class Translator:
         self._segment_lines = SegmentLines(language_pair, config, self._cut())
         self._join_segments = JoinSegments(engine, language_pair)
         self._is_known = knows_signs(language_pair.src_vocabulary)
+        self._memory = config.memory and read_memory(config.memory, language_pair.languages)
 
     def _cut(self) -> Cut | None:
         """Return what cuts sentences with terms; None without `config.terms`."""
@@ -138,12 +140,19 @@ class Translator:
         if any(begun):
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
+        asked: Sequence[str | MarkedLines] = units or list(map(only_text, texts))
         form = units[0].form if units else self.config.tags
+        remembered = dict[int, Translation]()
+        if self._memory:
+            remembered = recall_lines(self._memory, asked, begun, form)
+            if on_progress is not None:
+                on_progress(len(remembered))
+        rest = [number for number in range(len(asked)) if number not in remembered]
         with self.engine.at_work():
-            return translate_lines(
-                units or list(map(only_text, texts)),
-                begun,
-                [list(map(only_text, _as_lines(context))) for context in before],
+            translations = translate_lines(
+                [asked[number] for number in rest],
+                [begun[number] for number in rest] if begun else [],
+                [list(map(only_text, _as_lines(before[number]))) for number in rest],
                 engine=self.engine,
                 language_pair=self.language_pair,
                 config=self.config,
@@ -155,6 +164,8 @@ class Translator:
                 on_progress=on_progress,
                 on_step=on_step,
             )
+        translated = remembered | dict(zip(rest, translations, strict=True))
+        return [translated[number] for number in range(len(asked))]
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.

@@ -72,8 +72,8 @@ def test_stdout_holds_data_alone_and_files_hold_the_same(
     data = b"the cat\n\na dog sees the bird\n"
     done = translate(stdin=data).succeeded()
     counts = done.summary
-    names = "lines_in lines_out split guarded decomposed copied fell_back failed failed_files "
-    names += "edited"
+    names = "lines_in lines_out split guarded decomposed copied remembered fell_back "
+    names += "failed failed_files edited"
     assert list(counts) == [*names.split(), "seconds", "tokens_per_second"]
     assert (counts["lines_in"], counts["lines_out"]) == (3, 3)
     assert (counts["split"], counts["failed"]) == (0, 0)
