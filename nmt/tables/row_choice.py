@@ -23,6 +23,7 @@ _BETWEEN = re.compile(r"\s*(?:->|=>|[-–→|/>:,])\s*|\s+to\s+|(?<=[a-zA-Z])2(?
 """What stands between the languages of a pair. An underscore does so only if nothing else does."""
 _MARKS = {"isbadsource": ("true", "1"), "domain": ("canary",), "documentid": ("canary",)}
 """Columns, and what they hold in a row that its makers tell you to leave out."""
+_LONGEST_PAIR = len("zho_Hant -> yue_Hant")
 _MOST = 0.9  # of the first cells of a column that are languages; others may be unknown to us
 
 
@@ -78,7 +79,7 @@ class RowChoice:
         columns; is_reversed: whether the target is left of the source.
         """
         codes = [name for name in names if _are_mostly(samples(name), is_code)]
-        pairs = [name for name in names if _are_mostly(samples(name), _pairs_in)]
+        pairs = [name for name in names if _are_mostly(samples(name), _pairs_of_codes)]
         languages = codes if len(codes) == 2 else pairs[:1]
         if not languages:
             return marks
@@ -137,6 +138,10 @@ def _serves(found: str, asked: str) -> bool:
     if is_code(found):
         return variant_rank(found, asked) not in (OTHER_VARIANT, None)
     return names_language(found, asked)
+
+
+def _pairs_of_codes(cell: str) -> list[tuple[str, str]]:
+    return _pairs_in(cell) if len(cell) <= _LONGEST_PAIR else []  # addresses have many parts
 
 
 def _pairs_in(cell: str) -> list[tuple[str, str]]:
