@@ -8,7 +8,7 @@ from pathlib import Path
 import sentencepiece
 import torch
 from sacremoses import MosesDetokenizer
-from segment import SPLITS, lines_of, write
+from segment import LINES, lines_of, write
 
 
 def as_text(model: str, pieces: str) -> str:
@@ -28,7 +28,7 @@ def generated(model: str, beam: int) -> tuple[list[str], list[float]]:
             lines[int(found[1])], means[int(found[1])] = found[3], float(found[2])
         elif found := re.match(r"P-(\d+)\t(.*)", line):  # of each subword, with eos
             counts[int(found[1])] = len(found[2].split())
-    numbers = range(SPLITS["test"])
+    numbers = range(LINES)
     return [lines[n] for n in numbers], [math.log(2) * means[n] * counts[n] for n in numbers]
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         content = torch.load(f"run-{model}/checkpoint_last.pt")
         content["last_optimizer_state"] = None
         torch.save(content, f"{folder}/checkpoint_last.pt")
-        write(f"{folder}/source.txt", lines_of("test", "en"))
+        write(f"{folder}/source.txt", lines_of("test", "en")[:LINES])
         lines, sums = generated(model, 1)
         write(f"{folder}/output.txt", [as_text(model, line) for line in lines])
         write(f"{folder}/scores.txt", [f"{value:.6f}" for value in sums])

@@ -1,6 +1,7 @@
 """Segment the toy's text for both models: see make.sh."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -8,14 +9,15 @@ from sacremoses import MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-SPLITS = {"train": 16_000, "valid": 500, "test": 200}
+SPLITS = {"train": 16_000, "valid": 500, "test": 250}
+LINES = 200  # that are recorded
 
 
 def lines_of(split: str, lang: str) -> list[str]:
     return Path(f"text/{split}.{lang}").read_text(encoding="utf-8").splitlines()[: SPLITS[split]]
 
 
-def write(name: str, lines: list[str]) -> None:
+def write(name: str, lines: Sequence[str]) -> None:
     Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 

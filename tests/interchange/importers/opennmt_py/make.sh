@@ -38,5 +38,5 @@ for model in shared:post:true apart:pre:false; do
         -max_length 250 -length_penalty none -with_score -batch_size 1 \
         -batch_type sents -ban_unk_token
 done
-cp "$text/spm.de.model" .
+cp "$text/spm.de.model" . && ln -sfn "$text/text" text
 env/bin/python "$here/record.py" "$text"
