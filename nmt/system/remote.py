@@ -74,6 +74,10 @@ def files_at(url: str) -> list[str]:
         entries = storage.ls(path, detail=True)
     names = {entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file"}
     matching = [name for name in names if fnmatchcase(name, pattern or "*")]
+    places = {entry["name"].strip("/") for entry in entries if entry["type"] == "directory"}
+    inner = {place.rpartition("/")[2] for place in places - {path.strip("/")}}
+    if shown := sorted(name for name in inner if not name.startswith(".")):
+        console.notice(f"{url}: folders in it are not looked into, such as {shown[0]}")
     return sorted(f"{folder}/{name}" for name in matching if name and not name.startswith("."))
 
 

@@ -84,11 +84,14 @@ def test_elsewhere_a_file_is_written_under_another_name_first(
     assert storage.files == {"bucket/one": b"eins\n"}
 
 
-def test_a_folder_and_a_pattern_are_the_files_in_it() -> None:
+def test_a_folder_and_a_pattern_are_the_files_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     storage = Storage()
     for name in ("in/b.en", "in/a.en", "in/a.de", "in/.a.en.journal", "in/deeper/c.en", "x.en"):
         storage.write(name, "x")
     assert files_at("memory://in/") == [f"memory://in/{name}" for name in ("a.de", "a.en", "b.en")]
+    assert "memory://in/: folders in it are not looked into, such as deeper" in (
+        capsys.readouterr().err
+    )
     assert files_at("memory://in/*.en") == ["memory://in/a.en", "memory://in/b.en"]
     assert files_at("memory://in/a.en") == ["memory://in/a.en"]
 
