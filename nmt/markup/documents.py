@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from nmt.data.compressed import MAGIC
 from nmt.data.corpus import Encoding
+from nmt.data.languages import primary_language
 from nmt.errors import DataError, UsageError
 from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
 from nmt.markup.catalogues import catalogue_parts
@@ -114,17 +115,20 @@ class Document:
         languages: source and target; a page of HTML that says it is in the first is in the second.
         """
         waiting = iter(translations)
-        source, target = (lang.replace("_", "-") for lang in languages)
+        source, target = languages
+        is_page = bool(target) and self.type.name == "HTML"
 
         def in_target(found: re.Match[str]) -> str:
-            is_source = found[2].lower() == source.partition("-")[0].lower()
-            return found[1] + target if is_source else found[0]
+            if primary_language(found[2]) != primary_language(source):
+                return found[0]
+            _, sign, rest = target.replace("_", "-").partition("-")
+            return found[1] + primary_language(target) + sign + rest
 
         written, refused, changed = list[str](), 0, list[str]()
         for part in self.parts:
             if isinstance(part, str):
-                is_page = target and self.type.name == "HTML" and _PAGE.match(part)
-                written.append(_LANGUAGE.sub(in_target, part) if is_page else part)
+                says_language = is_page and _PAGE.match(part)
+                written.append(_LANGUAGE.sub(in_target, part) if says_language else part)
                 continue
             translation = next(waiting)
             translated = part.write(translation)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nmt.data.languages import primary_language
 from nmt.data.words import has_letters
 from nmt.errors import DataError
 from nmt.markup.catalogues import message_unit
@@ -81,7 +82,7 @@ def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
 
 def lacks_plurals(text: str, lang: str) -> bool:
     """Tell whether a catalogue has forms for one and other, and a language has more."""
-    return lang.partition("-")[0] in _MANY_PLURALS and _PLURAL.search(text) is not None
+    return primary_language(lang) in _MANY_PLURALS and _PLURAL.search(text) is not None
 
 
 def _quoting(content: str, raw: str, text: str) -> Callable[[str], str]:

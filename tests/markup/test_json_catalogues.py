@@ -95,6 +95,7 @@ def test_what_is_damaged_or_no_catalogue_is_refused(content: str, message: str) 
         ('{"dog_one": "a", "dog_other": "b"}', "pl", True),
         ('{"dog": {"one": "a", "other": "b"}}', "ru", True),
         ('{"dog": "a", "dog_plural": "b"}', "ar-EG", True),
+        ('{"dog": "a", "dog_plural": "b"}', "pol_Latn", True),
         ('{"dog_one": "a", "dog_other": "b"}', "de", False),
         ('{"no_one_is_here": "a"}', "pl", False),
     ],
