@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +16,12 @@ from nmt.jobs.counts import Counts
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
+from nmt.markup.file_types import FileType, type_of_content
 from nmt.tables.formats import CSV, JSON_LINES, TSV, FileRequest, file_and_columns, suffix_of
 from nmt.translate.output import Translation
 
+_FENCE = re.compile(r"\s*(?:```\w*\n\s*)?")
+_BEGINNINGS = tuple("{[<")  # of documents, as far as a cell may hold one
 _SUFFIXES = tuple(one.suffix for one in (TSV, CSV, JSON_LINES))
 
 
@@ -64,6 +68,12 @@ def translate_table(
         is_one_side=True,
     )
     texts, write = open_column(request, content, columns[1])
+    documents = [kind.name for text in texts if (kind := _document_in(text))]
+    if documents:
+        console.warning(
+            f"{source}: {len(documents):,} texts look like {documents[0]}, which is translated as "
+            "lines; write each to a file, and give that as --input"
+        )
     paragraphs = [text.split("\n") for text in texts]
     lines = [Line(one.removesuffix("\r")) for text in paragraphs for one in text]
     pools = (lines[first : first + pool_lines] for first in range(0, len(lines), pool_lines))
@@ -85,3 +95,9 @@ def translate_table(
         raise DataError(
             f"{source}: {encoding.name} has no {letter!r}, as a translation has; save it as UTF-8"
         ) from None
+
+
+def _document_in(text: str) -> FileType | None:
+    """Return the type of a document that stands in a cell, perhaps fenced as in Markdown."""
+    bare = _FENCE.sub("", text, count=1)
+    return type_of_content(bare.encode(errors="replace")) if bare[:1] in _BEGINNINGS else None

@@ -68,6 +68,21 @@ def test_a_table_keeps_its_encoding_or_fails(tmp_path: Path) -> None:
         written("猫")
 
 
+def test_documents_in_cells_are_warned_of(tmp_path: Path, capsys: Any) -> None:
+    source = tmp_path / "x.jsonl"
+    texts = [
+        '```json\n{\n  "a": "A cat"\n}\n```',
+        '["A cat", "a dog"]',
+        "{a cat} [1]",
+        "<b>A cat</b>",
+    ]
+    content = "\n".join(json.dumps({"s": text}) for text in texts).encode()
+    start: Any = partial(Saying, "x")
+    utf_8 = Encoding.find("utf-8")
+    translate_table(source, content, ("s", "t"), encoding=utf_8, pool_lines=9, start=start)
+    assert "2 texts look like JSON" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
