@@ -166,6 +166,7 @@ class WordEdges:
     end_inside: NDArray[np.bool_]  # (V,)
     end_wide: NDArray[np.bool_]  # (V,) with a letter of a script without spaces
     words_follow: NDArray[np.bool_]  # (V,) without a space: after a bracket, but not after a comma
+    end_space: NDArray[np.bool_]  # (V,) with a space, so that what follows begins a word
 
     @classmethod
     def of_pieces(cls, tokens: Sequence[str]) -> WordEdges:
@@ -177,7 +178,8 @@ class WordEdges:
         wide = [is_wide(token[-1:]) for token in tokens]
         closed = [bool(token) and token[-1] in _CLOSING for token in tokens]
         follow = [not (letter or closing) for letter, closing in zip(end, closed, strict=True)]
-        return cls(*map(np.array, (begin, end, wide, follow)))
+        space = [token.endswith("\u2581") for token in tokens]
+        return cls(*map(np.array, (begin, end, wide, follow, space)))
 
 
 _BYTE = re.compile("<0x[89A-F].>")

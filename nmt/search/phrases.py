@@ -49,6 +49,7 @@ class WordEnd(NamedTuple):
     inside: bool = False
     wide: bool = False
     words_follow: bool = True
+    space: bool = False
 
 
 class Begun(NamedTuple):
@@ -121,15 +122,16 @@ class PhraseStage:
     @cached_property
     def other_banks(self) -> tuple[int, int]:
         """The bank after any other token, if it begins a word, and if it begins inside one."""
-        return (self._after(-1, False, WordEnd()).bank, self._after(-1, True, WordEnd()).bank)
+        inside = not self._end.space
+        return (self._after(-1, False, WordEnd()).bank, self._after(-1, inside, WordEnd()).bank)
 
     def after(self, token: int) -> PhraseStage:
         edges = self._sentence.edges
         if edges is None:
             return self._after(token, False, WordEnd())
-        ends = edges.end_inside, edges.end_wide, edges.words_follow
+        ends = edges.end_inside, edges.end_wide, edges.words_follow, edges.end_space
         end = WordEnd(*(bool(array[token]) for array in ends))
-        return self._after(token, bool(edges.begin_inside[token]), end)
+        return self._after(token, bool(edges.begin_inside[token]) and not self._end.space, end)
 
     def _after(self, token: int, begins_inside: bool, end: WordEnd) -> PhraseStage:
         key = (token if token in self.wanted else -1, begins_inside, end)

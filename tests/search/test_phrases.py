@@ -31,6 +31,7 @@ INSIDE_C = WordEdges(
     end_inside=np.array([token >= A for token in range(VOCAB)]),
     end_wide=np.zeros(VOCAB, bool),
     words_follow=np.zeros(VOCAB, bool),
+    end_space=np.zeros(VOCAB, bool),
 )
 """C goes on with the word before it."""
 
@@ -234,7 +235,7 @@ def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path)
 def test_what_search_cannot_place_is_left_out_on_a_second_try(model_file: Path) -> None:
     # In two tokens, both phrases would be one word.
     inside, none = np.isin(np.arange(400), [77, 78]), np.zeros(400, bool)
-    joined = WordEdges(inside, inside, none, none)
+    joined = WordEdges(inside, inside, none, none, none)
     options = replace(REAL, max_tokens=2, find_word_edges=lambda: joined)
     first, second = Phrase(((77,),)), Phrase(((78,),))
     (found,) = bests(

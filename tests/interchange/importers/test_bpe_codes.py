@@ -5,9 +5,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 from reference import learned_merges, merged
 
-from nmt.data.vocabulary import UNK_ID, Vocabulary
+from nmt.data.vocabulary import UNK_ID, Vocabulary, learn_vocabulary
 from nmt.errors import DataError
 from nmt.interchange.importers.bpe_codes import is_bpe_codes, model_of_codes
+from nmt.lexical.token_offsets import token_offsets
+from nmt.lexical.word_list import forms_before_sign, token_forms
+from nmt.search.phrases import Phrase, SentencePhrases
+from nmt.translate.alignment import align_words
+from nmt.translate.segmentation import split_ids
 
 LINES = [
     "the dog sees the other dogs , and then they are there",
@@ -113,3 +118,50 @@ def test_codes_that_would_cut_otherwise_are_refused(content: bytes, said: str) -
 @pytest.mark.parametrize("content", [b"", b"\n\x07\x0a <pad>", b"a b c\n", b"a\tb c\n", b"text\n"])
 def test_other_files_are_no_codes(content: bytes) -> None:
     assert not is_bpe_codes(content)
+
+
+BOTH = {
+    "codes": lambda: Vocabulary(model_of_codes(codes(learned_merges(WORDS, 30)))),
+    "learnt": lambda: learn_vocabulary(LINES, vocab_size=360),
+}
+"""A vocabulary with marks behind words, and one with marks before them."""
+
+
+@pytest.fixture(params=BOTH)
+def vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
+    made: Vocabulary = BOTH[request.param]()
+    return made
+
+
+def test_places_of_tokens_are_those_of_their_text(vocabulary: Vocabulary) -> None:
+    text = "the dogs, там ☃ Hunden"
+    tokens = vocabulary.tokens(vocabulary.encode([text])[0])
+    for token, (start, end) in zip(tokens, token_offsets(text, tokens), strict=True):
+        if not token.startswith("<0x"):
+            assert text[start:end].strip() == token.strip("\u2581")
+
+
+def test_words_are_aligned_by_their_subwords(vocabulary: Vocabulary) -> None:
+    src, tgt = (vocabulary.tokens(ids) for ids in vocabulary.encode(["the dogs hound", "Hunden x"]))
+    assert len(src) > 3
+    found = align_words([len(src) - 1] * len(tgt), src, tgt)
+    assert found == [(2, 0), (2, 1)]
+
+
+def test_long_text_is_cut_before_a_word(vocabulary: Vocabulary) -> None:
+    text = "the dogs see the other dogs and then they are there"
+    ids = vocabulary.encode([text])[0]
+    segments = split_ids(vocabulary, ids, 12, ("en", "de"))
+    parts = vocabulary.decode([segment.source.ids for segment in segments])
+    assert len(parts) > 1
+    assert " ".join(parts) == text
+    assert {segment.separator for segment in segments[:-1]} == {" "}
+
+
+def test_a_term_is_a_word_of_its_own(vocabulary: Vocabulary) -> None:
+    spaced, *inner = token_forms(vocabulary, "dog")
+    before_sign = list(forms_before_sign(vocabulary, "dog"))
+    phrase = Phrase((spaced, *before_sign), inner_forms=tuple(inner), is_word=True)
+    phrases = SentencePhrases([phrase], vocabulary.word_edges)
+    for text, has_it in (("the dog sees", True), ("the dog, the", True), ("dogs see", False)):
+        assert bool(phrases.met(vocabulary.encode([text])[0])) == has_it, text
