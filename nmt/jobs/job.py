@@ -259,8 +259,9 @@ class Job:
             counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
-        unit = "paragraph" if self.columns else "unit"
-        counts.warn(str(source), unit, too_long=_TOO_LONG)  # also if that was in an earlier run
+        unit, encoding = ("paragraph", self.encoding.name) if self.columns else ("unit", "")
+        # Also if that was in an earlier run.
+        counts.warn(str(source), unit, encoding=encoding, too_long=_TOO_LONG)
         return counts
 
     def _translate_document(

@@ -20,6 +20,7 @@ from nmt.markup.file_types import FileType, type_of_content
 from nmt.tables.formats import CSV, JSON_LINES, TSV, FileRequest, file_and_columns, suffix_of
 from nmt.translate.output import Translation
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"\s*(?:```\w*\n\s*)?")
 _BEGINNINGS = tuple("{[<")  # of documents, as far as a cell may hold one
 _SUFFIXES = tuple(one.suffix for one in (TSV, CSV, JSON_LINES))
@@ -75,7 +76,9 @@ def translate_table(
             "lines; write each to a file, and give that as --input"
         )
     paragraphs = [text.split("\n") for text in texts]
-    lines = [Line(one.removesuffix("\r")) for text in paragraphs for one in text]
+    raw = [one.removesuffix("\r") for text in paragraphs for one in text]
+    valid = [_SURROGATE.sub("\ufffd", one) for one in raw]
+    lines = [Line(one, is_valid=one == read) for one, read in zip(valid, raw, strict=True)]
     pools = (lines[first : first + pool_lines] for first in range(0, len(lines), pool_lines))
     counts, translations, started = Counts(), list[Translation](), time.monotonic()
     with console.progress("translating", total=len(lines), unit="paragraphs") as bar:

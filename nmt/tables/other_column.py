@@ -27,7 +27,7 @@ Write = Callable[[Sequence[str]], str]
 def open_column(request: FileRequest, content: bytes, target: str) -> tuple[list[str], Write]:
     """Return the texts of a column, and what writes the table with the target column.
 
-    content: of the file, decompressed.
+    content: of the file, decompressed. Bytes that are not valid are surrogates in its texts.
     DataError if it is damaged, or lacks the column. UsageError if the target cannot be there.
     """
     whole = content.decode(request.encoding.line_codec, "surrogateescape")
@@ -40,8 +40,7 @@ def open_column(request: FileRequest, content: bytes, target: str) -> tuple[list
         is_quoted = suffix_of(request.file) == CSV.suffix or quotes.is_quoted()
         table = TsvFile.find(replace(request, quoting="csv" if is_quoted else "none"))
         texts, write = _of_cells(table, text, target)
-    valid = [one.encode(errors="surrogatepass").decode(errors="replace") for one in texts]
-    return valid, lambda new: whole[: len(whole) - len(text)] + write(new)
+    return texts, lambda new: whole[: len(whole) - len(text)] + write(new)
 
 
 def _of_json(request: FileRequest, text: str, target: str) -> tuple[list[str], Write]:

@@ -68,6 +68,15 @@ def test_a_table_keeps_its_encoding_or_fails(tmp_path: Path) -> None:
         written("猫")
 
 
+def test_bad_bytes_are_counted_and_other_cells_keep_theirs(translate: Nmt, tmp_path: Path) -> None:
+    source, output = tmp_path / "x.tsv", tmp_path / "y.tsv"
+    source.write_bytes(b"id\ten\n\xff\t12\n2\t\xff\n")
+    done = translate("--input", f"{source}:en", "--output", f"{output}:de").succeeded()
+    assert "x.tsv: 1 paragraph is not valid utf-8, the first is paragraph 2" in done.stderr
+    written = b"id\ten\tde\n\xff\t12\t12\n2\t\xff\t"
+    assert output.read_bytes() == written + "\ufffd\n".encode()
+
+
 def test_documents_in_cells_are_warned_of(tmp_path: Path, capsys: Any) -> None:
     source = tmp_path / "x.jsonl"
     texts = [

@@ -102,6 +102,12 @@ def test_content_counts_under_any_name(
     assert named(packed) == expected
 
 
+def test_json_lines_and_notebooks_are_no_catalogues(tmp_path: Path) -> None:
+    for name, expected in (("a.jsonl", "a table without a column"), ("a.ipynb", "a notebook")):
+        (tmp_path / name).write_text('{"a": "A man sleeps."}\n')
+        assert named(tmp_path / name) == expected
+
+
 def test_each_type_has_names_of_its_own() -> None:
     suffixes = [suffix for one in TYPES for suffix in one.suffixes]
     assert len(suffixes) == len(set(suffixes))
