@@ -19,8 +19,9 @@ class JobOptions:
     inputs: tuple[str, ...] = value(
         (),
         "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
-        "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf, .srt, .po) "
-        "stay documents, and files with other structure, such as .json, are refused.",
+        "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf, .srt, .po, "
+        ".json) stay documents, and files with other structure, such as .yaml, are refused. Of a "
+        "table, name a column here and in --output, such as x.tsv:en and y.tsv:de.",
         option="--input",
         short="-i",
         metavar="PATH|URL",
