@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nmt translate run < news.en > news.de",
     "nmt translate run --input page.html --output seite.html",
-    "nmt translate run --input wmt.jsonl:src_text --output out.jsonl:hypothesis",
     "nmt translate run --terms terms.tsv < news.en",
     "nmt translate run --sample --n-best 16 --temperature 0.5 < news.en",
     "nmt translate run --context 3 --input in --output out --lock lock",
@@ -59,10 +58,9 @@ def translate(
     segments. Lines end at the newline byte only. On a terminal, type a line to see its translation.
 
     With --input and --output, finished lines are recorded beside the output. If a job is stopped
-    or killed, run the same command again and it goes on. A finished job ends at once. Outputs
-    that you have corrected stay. If a line cannot be translated, it is left empty and the exit
-    status is 1. If one of several files fails, the others go on and the exit status is 1. It is 75
-    if other jobs hold some of the files.
+    or killed, run the same command again and it goes on. A finished job ends at once. Outputs that
+    you have corrected stay. A line that cannot be translated is left empty, and a file that fails
+    does not stop the others. Then the exit status is 1, or 75 if other jobs hold some files.
     """
     from nmt.jobs.deadline import stopped_in_time
     from nmt.jobs.file_pairs import find_files

@@ -18,10 +18,8 @@ class JobOptions:
 
     inputs: tuple[str, ...] = value(
         (),
-        "Text to translate: a file, folder, glob or URL such as s3://bucket/file, plain or "
-        "compressed (.gz, .xz, .bz2, .zst). You can repeat it. Documents (.html, .xlf, .srt, .po, "
-        ".json) stay documents, and files with other structure, such as .yaml, are refused. Of a "
-        "table, name a column here and in --output, such as x.tsv:en and y.tsv:de.",
+        "A file, folder, glob or URL, also .gz, .xz, .bz2 or .zst. You can repeat "
+        "it. Documents (.html, .xlf, .srt, .po, .json) stay documents. x.tsv:en is a column.",
         option="--input",
         short="-i",
         metavar="PATH|URL",
@@ -29,8 +27,8 @@ class JobOptions:
     )
     output: str | None = value(
         None,
-        "Where to write. A file appears when it is complete, compressed if its name ends in .gz, "
-        ".xz, .bz2 or .zst. If --input is a folder, a glob or several files, name a folder.",
+        "Where to write. A file appears when complete, compressed if its name ends in .gz, "
+        ".xz, .bz2 or .zst. For several files, name a folder.",
         short="-o",
         metavar="PATH|URL",
         shown="stdout",
