@@ -117,8 +117,8 @@ def test_all_nodes_use_the_kernel_that_the_journal_names(
     assert workers.takes == (2, 0)
     on_cpu = workers.function.translate
     assert isinstance(on_cpu, partial)
-    translator, threads = on_cpu.args
-    assert (translator.engine.kernel, threads) == (kernel, 2)
+    (translator,) = on_cpu.args
+    assert (translator.engine.kernel, translator.engine.threads) == (kernel, 2)
 
 
 def test_a_worker_of_a_cluster_with_gpus_takes_one(
