@@ -16,5 +16,17 @@ def main() -> None:
     run_command_line()
 
 
+def program() -> None:
+    """Run the command line and end the process."""
+    try:
+        main()
+    except SystemExit as leaving:
+        from nmt.cli.command import end_process
+
+        if isinstance(leaving.code, int):
+            end_process(leaving.code)
+        raise
+
+
 if __name__ == "__main__":
-    main()
+    program()

@@ -23,12 +23,19 @@ from nmt.system.files import naming
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Call the main function of a script, and exit."""
     program.prepare_process()
-    finish(exit_status(main))
+    status = exit_status(main)
+    program.ignore_signals()
+    end_process(status)
 
 
 def finish(status: int) -> NoReturn:
-    """Exit, and let nothing change the status any more. The streams are flushed."""
+    """Exit, and let no signal change the status any more."""
     program.ignore_signals()
+    sys.exit(status)
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process, whose streams are flushed, whatever its threads do."""
     # While Python ends, it ends each daemon thread that comes back from C++. If that is torch, such
     # as its store, which a rank's signs of life use, C++ then aborts the process with SIGABRT.
     if any(thread.daemon for thread in threading.enumerate()):
