@@ -116,15 +116,17 @@ class MarkedLines:
     between: list[str]  # what stays: before the first line, between two, and after the last
     markup: str  # all of it
     form: str
+    written: str = ""
+    """The markup with the sign for a shortcut, if that was taken out."""
 
     @classmethod
-    def of(cls, markup: str, form: str) -> MarkedLines:
+    def of(cls, markup: str, form: str, written: str = "") -> MarkedLines:
         """Take the tags out of a line of a text, or of a unit of a document.
 
         With an ICU message, all of it stays.
         """
         if find_message(markup):
-            return cls([parse("", form)], [markup, ""], markup, form)
+            return cls([parse("", form)], [markup, ""], markup, form, written)
         lines, between = list[Marked](), [""]
         sections = list(_sections(markup, form))
         is_part = len(sections) > 1
@@ -146,14 +148,14 @@ class MarkedLines:
             lines, between = [parse("", form)], [*between, ""]
         elif not lines:
             lines, between = [parse(markup, form)], ["", ""]
-        return cls(lines, between, markup, form)
+        return cls(lines, between, markup, form, written)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel to another process as markup, which is smaller, and may be nested without limit.
 
         Elements that are each inside the other would be beyond the recursion of pickle.
         """
-        return MarkedLines.of, (self.markup, self.form)
+        return MarkedLines.of, (self.markup, self.form, self.written)
 
     @property
     def has_words(self) -> bool:

@@ -48,7 +48,7 @@ _FOLLOWS = {
     "msgstr[]": ("msgid_plural", "msgstr[]"),
 }
 """By keyword, those that may come before it."""
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\0-\t\v\f\x0e-\x1f\x7f]")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\v\f\x0e-\x1f\x7f]")
 """A control character, or what colours text in a terminal."""
 _INDENTATION_OR_CONTROL = re.compile(rf"(?P<indentation>^[ \t]+)|{_CONTROL.pattern}", re.MULTILINE)
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nmt.data.corpus import Encoding
-from nmt.markup.breaks import MarkedLines
 from nmt.markup.catalogues import catalogue_pairs, finished_messages, message_unit
-from nmt.markup.document_units import Unit, without_mnemonic
+from nmt.markup.document_units import Unit
 from nmt.markup.documents import READERS, decode_document
 from nmt.markup.file_types import FileType
 from nmt.markup.json_catalogues import json_texts
@@ -46,8 +45,8 @@ def translated_units(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the form, source and target of units that have a translation, of PO or XLIFF.
 
-    The form is that of the markup, as in the units of a document, or empty for plain text. Sources
-    of units are without their mnemonic. DataError if the file is damaged.
+    The form is that of the markup, as in the units of a document, or empty for plain text.
+    DataError if the file is damaged.
     """
     text, codec, _ = decode_document(path, kind, read_file(path), encoding)
     if kind.name == "PO":
@@ -55,11 +54,10 @@ def translated_units(
             yield "", source, target
             src, tgt = (message_unit(side, languages, str) for side in (source, target))
             if src and tgt:
-                yield kind.markup, without_mnemonic(src).line, tgt.line
+                yield kind.markup, src.line, tgt.line
         return
     for source, target in Xliff(path, text).finished:
-        unit = Unit(MarkedLines.of(source.strip(), kind.markup))
-        yield kind.markup, without_mnemonic(unit).line, target
+        yield kind.markup, source.strip(), target
         if "<" not in source + target:
             yield "", html.unescape(source), html.unescape(target)
 

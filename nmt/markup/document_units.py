@@ -126,7 +126,7 @@ def without_mnemonic(unit: Unit) -> Unit:
         return unit.spell(translation[:position] + written + translation[position:])
 
     start, end = mnemonic.span(0 if mnemonic["apart"] else "mark")
-    marked = MarkedLines.of(line[:start] + line[end:], unit.marked.form)
+    marked = MarkedLines.of(line[:start] + line[end:], unit.marked.form, line)
     return replace(unit, marked=marked, spell=spell)
 
 

@@ -78,7 +78,9 @@ def recall_lines(
 
 def _recall(memory: Memory, line: str | MarkedLines, form: str | None) -> str | None:
     markup = line.markup if isinstance(line, MarkedLines) else line
-    text = memory.get((form or "", _key(markup)))
+    # A unit with a sign for a shortcut needs an entry with the same, or one without.
+    written = line.written if isinstance(line, MarkedLines) else ""
+    text = memory.get((form or "", _key(written))) or memory.get((form or "", _key(markup)))
     if form is not None:
         tags = _tags(markup, form)
         if tags:

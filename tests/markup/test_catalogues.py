@@ -53,10 +53,10 @@ def read(content: str) -> Document:
 def test_empty_translations_are_filled() -> None:
     head = HEADER.format(2, "n != 1")
     document = read(head + ENTRIES.format(*['""'] * 2))
-    lines = ['Open "%s" &amp; save', "The first line\n\n  the<!--\t-->second, which is long"]
+    lines = ['Open "%s" &amp; save', "The first line\n\n  the\tsecond, which is long"]
     assert [unit.line for unit in document.units] == lines
     assert document.translated == 1
-    written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  <!--\t-->zwei"]).content.decode()
+    written = document.write(['"%s" &amp; \\ &lt;', "eins\n\n  \tzwei"]).content.decode()
     filled = r'"\"%s\" & \\ <"', '""\n"eins\\n"\n"\\n"\n"  \\tzwei\\n"'
     assert written == head + ENTRIES.format(*filled)
 
@@ -300,3 +300,9 @@ def test_what_po4a_says_is_no_text_stays_empty(kind: str) -> None:
     content = message(f"#. type: {kind}", "where the man sleeps") + message("", "A dog")
     assert [unit.line for unit in read(content).units] == ["A dog"]
     assert len(read(message(f"#. type: {kind} of it\n#. type: Plain text", "A")).units) == 0
+
+
+def test_tabs_part_columns() -> None:
+    document = read(HEADER.format(2, "n != 1") + 'msgid "A lamp.\\tThe key"\nmsgstr ""\n')
+    (unit,) = document.units
+    assert [line.text for line in unit.marked.lines] == ["A lamp.", "The key"]

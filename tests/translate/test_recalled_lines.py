@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import QUICK, Nmt
 
 import nmt
 from nmt.errors import DataError, UsageError
@@ -157,3 +157,19 @@ def test_what_is_no_memory_is_refused(model_file: Path, tmp_path: Path) -> None:
             memory.unlink()
         with pytest.raises(error, match=name):
             nmt.Translator.load(model_file, OPTIONS, memory=memory)
+
+
+def test_a_sign_for_a_shortcut_is_a_part_of_the_source(
+    nmt: Nmt, model_file: Path, tmp_path: Path
+) -> None:
+    head = PO[: PO.index('msgid "_Open"')]
+    entries = [("_Close", "_Schließen"), ("Close", "Schluss"), ("_Open", "Ö_ffnen")]
+    known = head + "".join(f'msgid "{one}"\nmsgstr "{two}"\n\n' for one, two in entries)
+    memory = written(tmp_path, "old.po", known)
+    asked = head + "".join(f'msgid "{one}"\nmsgstr ""\n\n' for one in ("Close", "_Close", "Open"))
+    source, out = written(tmp_path, "new.po", asked), tmp_path / "out.po"
+    words = ("--input", source, "--output", out, "--memory", memory, *QUICK)
+    assert nmt("translate", model_file, *words).succeeded().summary["remembered"] == 2
+    texts = re.findall(r'^msgstr "(.*)"$', out.read_text(encoding="utf-8"), re.MULTILINE)
+    assert texts[1:3] == ["Schluss", "_Schließen"]
+    assert "_" not in texts[3]

@@ -173,6 +173,8 @@ def write_imported(
                 if is_of_memory(error):
                     raise
                 raise DataError(f"{origin}: the parts of {name} do not fit its sizes") from None
+            if name != OUTPUT_BIAS and not weight.isfinite().all():
+                raise DataError(f"{origin}: {name} has numbers that are infinite, or none at all")
             if name in EMBEDDINGS or name == OUTPUT_BIAS:
                 mapping = src if name.startswith("src_") else tgt
                 if len(weight) <= mapping.rows.max():

@@ -1,6 +1,7 @@
 """Checkpoints of fairseq; test_toolkits.py says that they score and translate as there."""
 
 import argparse
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,11 @@ def setting(name: str, value: object) -> Change:
             "layernorm_embedding",
         ),
         (lambda content: content.update(extra=Path("x")), 1, "more than tensors"),
+        (
+            lambda content: content["model"]["encoder.layers.1.fc1.weight"][3].fill_(math.nan),
+            1,
+            "encoder.1.feed_forward.inner.weight has numbers",
+        ),
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
