@@ -68,6 +68,7 @@ class Xliff:
     def __init__(self, path: Path, text: str) -> None:
         """Read a file; DataError, naming the line, if it is not XLIFF or uses entities."""
         self._kept = 0  # units and segments that have a translation already
+        self._protected = set[str]()  # ids of marks that begin what is not translated
         self._sources: list[str] = []
         self.pairs: list[tuple[str, str]] = []
         """The source and target of each unit, or of each segment in 2.0, as they are written."""
@@ -113,6 +114,9 @@ class Xliff:
         if namespace != self._namespace:
             name = ""
             self._note_marks(has)
+        if name == "sm" and has.get("translate") == "no":
+            self._protected.add(has.get("id", ""))
+        self._protected.discard(has.get("startRef", "") if name == "em" else "")
         is_translated = not _is_marked(has, _LOCKED) and (
             has.get("translate") == "yes"
             or (has.get("translate") != "no" and (outer is None or outer.is_translated))
@@ -142,6 +146,11 @@ class Xliff:
             element.closing = self._parser.CurrentByteIndex
             element.end = self._raw.index(b">", element.closing) + 1
         is_unit = element.name in ("trans-unit", "segment")
+        if is_unit and self._protected:
+            raise DataError(
+                f"{self._path}: what <sm id={self._protected.pop()}> protects from translation "
+                "ends in another segment; mark it by <mrk> in each"
+            )
         if is_unit and (source := element.sides.get("source")):
             side = element.sides.get("target")
             target = self._content(side)

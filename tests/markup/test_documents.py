@@ -392,3 +392,19 @@ def test_a_page_in_the_source_language_is_one_in_the_target(tag: str, expected: 
     for languages in (("en_GB", "zh_TW"), ("eng_Latn", "zho_TW")):
         written = document.write(["犬"], languages).content.decode()
         assert written == f"<!DOCTYPE html>{expected}<p>犬"
+
+
+@pytest.mark.parametrize(("ends", "is_right"), [("first", True), ("second", False)])
+def test_protection_ends_in_its_segment(ends: str, is_right: bool) -> None:
+    mark = '<em startRef="m"/>'
+    document = (
+        '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" '
+        'trgLang="de"><file id="f"><unit id="u"><segment><source>The <sm id="m" translate="no"/>cat'
+        f"{mark * (ends == 'first')} sees.</source></segment><segment><source>The dog"
+        f"{mark * (ends == 'second')}.</source></segment></unit></file></xliff>"
+    )
+    if is_right:
+        assert len(read_document("a.xlf", document).units) == 2
+        return
+    with pytest.raises(DataError, match="another segment"):
+        read_document("a.xlf", document)
