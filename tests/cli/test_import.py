@@ -87,7 +87,7 @@ def test_a_package_of_opus_mt_translates_as_its_hugging_face_folder(
     ("form", "model", "words", "named"),
     [
         ("marian", MarianModel(), (), "--src and --tgt"),
-        ("huggingface", MarianMT(), ("--vocab", "x.spm"), "--vocab is"),
+        ("huggingface", MarianMT(), ("--vocab", "x.spm"), "--vocab has no"),
         ("huggingface", M2M100(), ("--positions", "marian"), "--positions is"),
     ],
 )

@@ -28,7 +28,7 @@ def values_of(spec: Field[Any], files: Path) -> list[str]:
     if rules["choices"]:
         return list(rules["choices"])
     if "Path" in kind:
-        return [str(files / spec.name)]
+        return [str(files / {"memory": "memory.tsv"}.get(spec.name, spec.name))]
     if kind.startswith("int"):
         return [str(int(rules["minimum"] or 0) + more) for more in range(4)]
     if kind.startswith("float"):
@@ -72,6 +72,7 @@ def files(
     tmp_path: Path, model_file: Path, other_model: Path, term_reader: Path, card: ModelCard
 ) -> Path:
     (tmp_path / "terms").write_text("cat\tKatze\nhouse\tHaus; Hauses\n", encoding="utf-8")
+    (tmp_path / "memory.tsv").write_text("en\tde\nthe cat\tdie Katze\n", encoding="utf-8")
     model_of_documents(tmp_path / "documents", card)
     for name, path in (("tiny", model_file), ("ensemble", other_model), ("reader", term_reader)):
         (tmp_path / name).symlink_to(path)
@@ -98,6 +99,7 @@ def check(nmt: Nmt, files: Path, seeds: range) -> Iterator[bool]:
             assert "Traceback" not in answer.stderr, what
         else:
             assert answer.status in (0, 1), what
+            assert answer.stderr.endswith("}\n"), what
             assert (answer.status == 1) == (answer.summary["failed"] > 0), what
             assert keeps_lines(answer, words, text), what
         yield answer.status != 2

@@ -48,8 +48,8 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 def kernel_of(output: Path) -> str:
-    header = output.with_name(f".{output.name}.journal").read_text().splitlines()[0]
-    return str(json.loads(header)["kernel"])
+    journal = output.parent / ".nmt-journals" / f"{output.name}.journal"
+    return str(json.loads(journal.read_text().splitlines()[0])["kernel"])
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -174,6 +174,15 @@ def test_logits_and_weights_are_those_of_the_formulas(kind: str, tie_embeddings:
             assert_equal(found, weights, tolerance)
 
 
+def test_an_encoder_may_read_no_eos() -> None:
+    model = randomised("transformer_imported_pre_norm", "none")
+    model.config = replace(model.config, source_end=False)
+    sources = [source or [EOS + 1] for source in SOURCES]
+    for index, logits in enumerate(forced_logits(model, sources, TARGETS)):
+        expected = ByFormulas(model).logits(sources[index], TARGETS[index])
+        assert_equal(logits, expected, 1e-12)
+
+
 # ------------------------------------------------------------------------------- fresh weights
 
 

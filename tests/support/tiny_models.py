@@ -59,7 +59,6 @@ TINY: dict[str, ModelConfig] = {
         feed_forward="gelu",
         first_input="eos",
         first_position=2,
-        source_end=False,
     ),
     "transformer_ssru": replace(TRANSFORMER, decoder_memory="ssru"),
     "rnn_attention": RecurrentConfig(

@@ -138,7 +138,7 @@ def test_a_prefix_is_searched_for(vocabulary: Vocabulary) -> None:
 
 
 def test_a_line_with_a_term_is_translated(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    (tmp_path / "terms.tsv").write_text("24/7\ta dog\n😀\tcat\n")
+    (tmp_path / "terms.tsv").write_text("24/7\ta dog\n😀\tcat\nhouse\tcat\n")
     translator, _ = inventing(vocabulary, {"terms": tmp_path / "terms.tsv"})
     lines = ["24/7", "24/8", "😀"]
     found = translator.translate(lines)
