@@ -33,6 +33,7 @@ from nmt.interchange.importers.model_import import (
     OUTPUT_BIAS,
     ForeignModel,
     VocabularyMapping,
+    check_can_be_ours,
     map_vocabulary,
     read_pieces,
     tags_of,
@@ -215,11 +216,7 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
 def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     options = weights.options
-    for name, wanted in _ONLY.items():
-        if options.get(name, wanted[0]) not in wanted:
-            raise UsageError(
-                f"{path}: {name} is {options[name]!r}; nmt imports only models with {wanted[0]!r}"
-            )
+    check_can_be_ours(path, options, _ONLY)
     names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top")]
     if weights.is_recurrent and options.get("dec-cell") != "ssru":
         raise UsageError(

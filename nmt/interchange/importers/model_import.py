@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,6 +59,20 @@ class ForeignModel:
     languages: LanguageTokens | None
     order: Tensor | None = None
     """The foreign dimension of the residual stream for each of ours; None: the same."""
+
+
+def check_can_be_ours(
+    path: Path, settings: Mapping[str, Any], only: Mapping[str, Sequence[object]]
+) -> None:
+    """Check that settings have values of a model that ours can be (UsageError).
+
+    only: these values by name, first the one that a setting has if it is not there.
+    """
+    for name, usual in only.items():
+        if settings.get(name, usual[0]) not in usual:
+            raise UsageError(
+                f"{path}: {name} is {settings[name]!r}; nmt imports only models with {usual[0]!r}"
+            )
 
 
 def read_pieces(path: Path) -> PieceModel:

@@ -17,7 +17,12 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle
-from nmt.interchange.importers.model_import import EMBEDDINGS, ForeignModel, write_imported
+from nmt.interchange.importers.model_import import (
+    EMBEDDINGS,
+    ForeignModel,
+    check_can_be_ours,
+    write_imported,
+)
 from nmt.interchange.importers.segmenters import map_sides
 from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
@@ -147,11 +152,7 @@ def _config_of(
     has_barred: bool,
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    for name, usual in _ONLY.items():
-        if settings.get(name, usual[0]) not in usual:
-            raise UsageError(
-                f"{path}: {name} is {settings[name]!r}; nmt imports only models with {usual[0]!r}"
-            )
+    check_can_be_ours(path, settings, _ONLY)
     if len({settings.get(name) for name in _WIDTHS}) > 1:
         raise UsageError(f"{path}: {', '.join(_WIDTHS)} differ")
     tie = "none"
