@@ -9,7 +9,8 @@ a time works on OUT. The journals of a job over a folder lie in one hidden folde
 
 By the journals, a job also knows what a person has corrected. It replaces the OUT that an earlier
 job wrote, or that was there when this one began: the header has its SHA-256. What is there instead
-was changed since. In the output of a folder job, OUT without a journal is somebody else's.
+was changed since, before this job or while it ran. In the output of a folder job, OUT without a
+journal is somebody else's.
 
 The journal also records the kernel for matrix products (`models.kernels`). The rest of a file is
 translated with the same one, even if another is faster now.
@@ -165,6 +166,9 @@ class Journal:
     @cached_property
     def _sha256_before(self) -> str:
         """Of the output before this job; empty if there was none."""
+        return self._sha256_now()
+
+    def _sha256_now(self) -> str:
         return sha256_file(self.output) if self.output.is_file() else ""
 
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
@@ -214,7 +218,7 @@ class Journal:
         self._append(asdict(self.progress))
 
     def finish(self) -> None:
-        """Turn the partial file into the output."""
+        """Turn the partial file into the output; NMTError if somebody changed that meanwhile."""
         self._started()
         complete = self._partial
         if is_compressed(self.output):
@@ -224,6 +228,11 @@ class Journal:
             complete = self._compressed
         self.progress = replace(self.progress, file_sha256=sha256_file(complete))
         self._append(asdict(self.progress))
+        if self._sha256_now() != self._sha256_before:
+            raise NMTError(
+                f"{self.output}: was changed while it was translated, and is left as it is; the "
+                f"finished text is in {complete.name}, and --overwrite takes that"
+            )
         self._put_in_place(complete)
 
     def _started(self) -> BinaryIO:

@@ -83,6 +83,27 @@ def test_a_job_that_was_stopped_replaces_what_was_there_when_it_began(output: Pa
         assert journal.is_edited()
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("before", [None, b"an earlier one"])
+def test_what_was_changed_while_the_job_ran_is_left_alone(
+    tmp_path: Path, suffix: str, before: bytes | None
+) -> None:
+    output = tmp_path / f"out{suffix}"
+    if before is not None:
+        output.write_bytes(before)
+    with Journal(output) as journal:
+        assert journal.begin(JOB, chunks) is not None
+        journal.add(TEXT, TEXT.upper(), Counts(lines=8))
+        output.write_bytes(b"corrected")
+        with pytest.raises(NMTError, match=re.escape(f"{output}: ")):
+            journal.finish()
+    assert output.read_bytes() == b"corrected"
+    with Journal(output) as journal:
+        assert journal.is_edited()
+    assert work(output) is None  # as with --overwrite: nothing is left to do but the renaming
+    assert content(output) == TEXT.upper()
+
+
 def test_the_kernel_is_noted_with_the_job_and_forgotten_with_it(output: Path) -> None:
     with Journal(output) as journal:
         assert journal.begin(JOB, chunks) is not None
