@@ -75,11 +75,12 @@ class Packed:
 
     def without_last(self) -> Packed:
         """Return the sentences without the last token of each."""
-        kept = self.positions < self.starts.diff()[self.sentences] - 1
-        tokens, sentences, positions = (
-            field[kept] for field in (self.tokens, self.sentences, self.positions)
-        )
-        starts = self.starts - torch.arange(len(self.starts), device=self.starts.device)
+        # The number of tokens is known, so tensors without content have their shape, too.
+        device, count = self.starts.device, len(self.tokens) - len(self.starts) + 1
+        starts = self.starts - torch.arange(len(self.starts), device=device, dtype=torch.int32)
+        numbers = torch.arange(count, device=device)
+        sentences = torch.searchsorted(starts[1:].long(), numbers, right=True)
+        tokens, positions = (field[numbers + sentences] for field in (self.tokens, self.positions))
         groups = tuple(
             PaddedGroup(
                 group.sentences,
@@ -91,7 +92,7 @@ class Packed:
             )
             for group in self.groups
         )
-        return Packed(tokens, sentences, positions, starts.int(), self.longest - 1, groups)
+        return Packed(tokens, sentences, positions, starts, self.longest - 1, groups)
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""

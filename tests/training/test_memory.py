@@ -64,6 +64,14 @@ def test_a_micro_batch_takes_what_the_profiler_sees(batch: Batch, precision: str
     assert found == pytest.approx(measured, rel=0.05)
 
 
+def test_an_encoder_that_reads_no_eos_takes_a_little_less(batch: Batch) -> None:
+    with_eos, without = (
+        memory_needs(recipe(source_end=is_read), SIZES, batch)["micro-batch"]
+        for is_read in (True, False)
+    )
+    assert 0.8 * with_eos < without < with_eos
+
+
 def test_a_micro_batch_takes_the_same_whenever_it_is_asked(batch: Batch) -> None:
     asked = recipe(dropout=0.37)  # which no other test has drawn masks for
     assert memory_needs(asked, SIZES, batch) == memory_needs(asked, SIZES, batch)
