@@ -1,4 +1,4 @@
-"""`nmt distill`: a run to a student that learns what the run's model says.
+"""`nmt distill`: a student that learns what a teacher says: a model, a command, or a file.
 
 The text of the student is made in this process. Everything else is done by the other commands, each
 in a process of its own, so that they show progress, stop and go on as they always do. What a step
@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -26,41 +28,190 @@ from nmt import console
 from nmt.cli.options import Quiet, argument, preset_names
 from nmt.cli.train import number_of_processes
 from nmt.config import presets
-from nmt.config.fields import like, value
+from nmt.config.fields import check, like, value
 from nmt.config.recipes import Recipe, parse_overrides, refuse_two_values, resolve_recipe
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from nmt.interchange.ctranslate2_manifest import CARD, is_export
 from nmt.interchange.programs import CTRANSLATE2, PROGRAMS, needs
 from nmt.jobs.options import JobOptions
-from nmt.system.files import is_there, parse_json, read_file
+from nmt.prepare.options import PrepareOptions
+from nmt.scoring.options import CRITERIA, REFERENCE, SCORE
+from nmt.system.files import is_there, parse_json, read_file, sha256_file
 from nmt.translate.options import TranslationConfig
 
 if TYPE_CHECKING:
     from nmt.data.folder import DataFolder
+    from nmt.data.vocabulary import Vocabulary
     from nmt.models.model_file import ModelCard
 
 EXAMPLES = (
     "nmt distill run --out student",
     "nmt distill run --ensemble run2 --out student",
-    "nmt distill run --out student --max-updates 12000 --dry-run",
+    "nmt distill opus-mt-en-de --source news.en.gz --valid valid --out student",
+    "nmt distill --translations news.out --source news.en --from en --to de -o s",
 )
 
-_text_value = partial(value, panel="What the student learns")
+_TEXT, _CHOICE = "Text and teachers", "What the student learns"
+_text_value, _choice_value = partial(value, panel=_TEXT), partial(value, panel=_CHOICE)
 _MAY_CHANGE = ("device", "precision", "threads", "matmul", "compile")
 """Values that may be others when a student goes on, as far as `nmt train` allows it."""
+_N_BEST, _KEEP, _MIN_CHRF = 8, 4, 35.0
+_HELD_OUT = 1_000
+"""Lines that are drawn for valid if there is none, at most, and at most one of 20."""
 
 Words = tuple[object, ...]
 """Of a command line, after `nmt`."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """What the student learns."""
+
+    data: Path | None = value(
+        None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
+    )
+    source: tuple[Path, ...] = value(
+        (),
+        "Text of the source language that it learns instead. It needs no references, and may be "
+        "compressed, a column such as crawl.tsv:1, or a document. You can repeat it.",
+        metavar="FILE",
+    )
+    valid: str | None = value(
+        None,
+        "With --source: pairs to validate on.",
+        metavar="PREFIX",
+        shown="1,000 lines of it, or a twentieth",
+    )
+    test: tuple[str, ...] = _text_value(
+        (), "With --source: a test set. You can repeat it.", metavar="PREFIX"
+    )
+    src_lang: str | None = like(
+        TranslationConfig, "src_lang", panel=_TEXT, help="Language of --source."
+    )
+    tgt_lang: str | None = like(
+        TranslationConfig, "tgt_lang", panel=_TEXT, help="Language of its translations."
+    )
+    teacher_command: str | None = _text_value(
+        None,
+        "Instead of TEACHER: a command for the shell that writes a translation of each line of its "
+        "stdin. It is started for every 10,000 lines.",
+        metavar="COMMAND",
+    )
+    translations: Path | None = value(
+        None,
+        "Instead of TEACHER: translations that anybody has made. They are lines of text, n-best "
+        "lists of Moses or Marian, or what fairseq-generate writes.",
+        metavar="FILE",
+        panel=_TEXT,
+    )
+    ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=_TEXT)
+    n_best: int | None = _text_value(
+        None, "Translations that TEACHER makes of each line.", minimum=1, maximum=1_000, shown="8"
+    )
+    choose: str | None = _choice_value(
+        None,
+        "By what the best translations of a line are chosen: sentence BLEU against the reference, "
+        "the teacher's score, or mean sentence BLEU against the others of the line.",
+        choices=CRITERIA,
+        shown="reference, and score with --source",
+    )
+    score_command: str | None = _choice_value(
+        None,
+        "Instead of --choose: a command for the shell that writes a number for each line "
+        "`SOURCE<TAB>TRANSLATION` of its stdin. Higher is better.",
+        metavar="COMMAND",
+    )
+    keep: int | None = _choice_value(
+        None, "How many of them the student learns.", minimum=1, shown="4, and 1 with --source"
+    )
+    min_chrf: float | None = _choice_value(
+        None,
+        "It learns none with a lower chrF against the reference.",
+        minimum=0,
+        maximum=100,
+        shown="35",
+    )
+    min_score: float | None = _choice_value(
+        None, "It learns none with a lower score, if no reference chooses.", shown="none"
+    )
+    vocab_size: int | None = like(
+        PrepareOptions,
+        "vocab_size",
+        panel=_CHOICE,
+        help="Learn a vocabulary of this size for the student.",
+        shown="the teacher's, if all programs can have it",
+    )
+    tune: bool = _choice_value(
+        False,
+        "Then learn only the likeliest translation of each line, for a tenth of the updates more.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def criterion(self) -> str:
+        """By what translations are chosen; a command writes scores, too."""
+        if self.score_command:
+            return SCORE
+        return self.choose or (SCORE if self.source else REFERENCE)
+
+    def problems_with(self, teacher: Path | None) -> Iterator[str]:
+        """Yield what is wrong with the combination of options."""
+        by_reference = self.criterion == REFERENCE
+        ways = {
+            "TEACHER": teacher,
+            "--teacher-command": self.teacher_command,
+            "--translations": self.translations,
+        }
+        if sum(way is not None for way in ways.values()) != 1:
+            yield f"give one of {console.listed(ways, 'and')}"
+        for one, other in (
+            ("data", "source"),
+            ("choose", "score_command"),
+            ("teacher_command", "choose"),
+            ("teacher_command", "keep"),
+        ):
+            if getattr(self, one) and getattr(self, other):
+                names = (f"--{name.replace('_', '-')}" for name in (one, other))
+                yield f"{' and '.join(names)} contradict each other; leave one out"
+        for option, given, needed, is_met in (
+            ("--ensemble", self.ensemble, "TEACHER", teacher),
+            ("--n-best", self.n_best, "TEACHER", teacher),
+            ("--valid", self.valid, "--source", self.source),
+            ("--test", self.test, "--source", self.source),
+            ("--from", self.src_lang, "--source", self.source),
+            ("--to", self.tgt_lang, "--source", self.source),
+            ("--choose reference", self.choose == REFERENCE, "--data", not self.source),
+            ("--min-chrf", self.min_chrf is not None, "references", by_reference),
+            ("--min-score", self.min_score is not None, "scores", not by_reference),
+            ("--tune", self.tune, "--data, or for --valid", self.valid or not self.source),
+        ):
+            if given and not is_met:
+                yield f"{option} is for {needed}"
+        if teacher is None:
+            if not (self.data or self.source):
+                yield "give the text to be translated: --data or --source"
+            if self.source and not (self.src_lang and self.tgt_lang):
+                yield "name the languages of --source and its translations by --from and --to"
+
+
 def distill(
-    run: Annotated[Path, argument("RUN", "Run folder of the teacher.")],
+    teacher: Annotated[
+        Path | None,
+        argument(
+            "TEACHER",
+            "A run folder, or any other model that `nmt translate` reads.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     out: Path = value(
         ..., "Run folder of the student to create, or to go on with.", short="-o", metavar="STUDENT"
     ),
-    ensemble: tuple[Path, ...] = like(TranslationConfig, "ensemble", (), panel=None),
+    text: TextOptions,
     model: str | None = value(
         None,
         "Preset of the student.",
@@ -84,28 +235,11 @@ def distill(
         "max_updates",
         metavar="N",
         help="Updates of the student.",
-        shown="as many as the teacher had",
+        shown="the teacher's run's, or the preset's",
     ),
-    data: Path | None = value(
-        None, "Data folder whose text it learns.", metavar="DATA", shown="the teacher's"
+    precision: str | None = like(
+        TrainingConfig, "precision", help="Precision of training.", shown="auto"
     ),
-    n_best: int = _text_value(
-        8, "Translations that teachers make of each line.", minimum=1, maximum=1_000
-    ),
-    keep: int = _text_value(
-        4,
-        "How many of them the student learns: those with the best sentence BLEU against the "
-        "reference.",
-        minimum=1,
-    ),
-    min_chrf: float = _text_value(
-        35.0, "It learns none with a lower chrF.", minimum=0, maximum=100
-    ),
-    tune: bool = _text_value(
-        False,
-        "Then learn only the likeliest translation of each line, for a tenth of the updates more.",
-    ),
-    precision: str | None = like(TrainingConfig, "precision", shown="auto"),
     device: str = like(JobOptions, "device", "auto"),
     processes: str | None = value(
         None, "Processes that train, as in `nmt train`.", metavar="auto|N", shown="auto"
@@ -114,75 +248,96 @@ def distill(
     dry_run: bool = value(False, "Write nothing, and show the steps with their commands."),
     quiet: Quiet = False,
 ) -> None:
-    """Make a student of a finished run: a model that learns from the run's translations.
+    """Make a student of any teacher: a model that learns the teacher's translations.
 
     By default it is a `transformer_portable`, or for fewer than 100,000 pairs a
-    `transformer_portable_few`, which all programs of `nmt export` open. The teacher
-    translates its training text. The student learns the translations that are nearest to the
-    references. It has the teacher's vocabulary.
+    `transformer_portable_few`, which all programs of `nmt export` open. A run translates its
+    training text. Other models translate --data or --source. A --teacher-command may do so, too, or
+    --translations are there. The student learns those that are nearest to the references, or
+    without them the best ones by the teacher's score. It has the teacher's vocabulary if all
+    programs can have it.
 
     STUDENT becomes a run folder as of `nmt train`, and keeps its data in STUDENT/distill. If the
     command is stopped or killed, run it again and it goes on.
     """
-    from nmt.data.folder import DataFolder
-    from nmt.models.model_file import find_model, model_checksum, read_card
-    from nmt.runs.distillation import check_data, check_made_of, write_training_text
+    from nmt.models.model_file import model_checksum
+    from nmt.runs.distillation import check_made_of, choose_text, score_lists, survey_source
     from nmt.runs.run_folder import WORK, RunFolder
-    from nmt.training.choose_recipe import moses_options
+    from nmt.scoring.choice import Choice
+    from nmt.scoring.tokenizers import tokenizer_for
 
     if "WORLD_SIZE" in os.environ:
         raise UsageError("torchrun starts every step several times; use --processes instead")
-    teacher, student, work = RunFolder(run), RunFolder(out), out / WORK
-    teacher.check_run()
+    if problems := list(text.problems_with(teacher)):
+        raise UsageError("; ".join(problems))
+    student, work = RunFolder(out), out / WORK
     student.check()
     if student.exists and not work.is_dir():
         raise UsageError(f"{out}: is a run, but not of `nmt distill`; choose another --out")
-    source = data or teacher.data_path
-    if not is_there(source):
-        raise UsageError(f"{source}: the data of {run} is not there; say where it is with --data")
-    folder, card = DataFolder.open(source), read_card(find_model(run))
-    check_data(folder)
-    pairs = folder.info.train.pairs
-    model = model or presets.student_preset(pairs)
-    if folder.info.langs != (card.src_lang, card.tgt_lang):
-        raise UsageError(f"{source}: has other languages than {run}; choose another --data")
+    folder = None if text.source else _find_data(teacher, text.data)
+    known = _find_teacher(teacher, text, folder)
     number_of_processes(processes)
     overrides = parse_overrides(assignments)
     given = {"max_updates": max_updates, "seed": seed, "precision": precision, "device": device}
     given = {key: one for key, one in given.items() if one not in (None, "auto")}
     refuse_two_values(given, overrides)
-    updates = int(str(teacher.own_values()[2]["max_updates"]))
+    if folder is not None:
+        pairs, fingerprint = folder.info.train.pairs, folder.fingerprint
+    else:
+        pairs, fingerprint = survey_source(text.source)
+        _check_held_out(text, known.langs)
+    model = model or presets.student_preset(pairs)
+    vocabulary = _find_vocabulary(text.vocab_size, known, folder, starts=init_from is not None)
     chosen = overrides | given
-    values, recipe = _values(model, chosen, pairs, updates, card)
-    _check_fit(recipe, folder, card)
+    values, recipe = _values(model, chosen, pairs, known.updates, vocabulary)
+    _check_fit(recipe, folder, vocabulary)
+    n_best = text.n_best or _N_BEST
+    keep = text.keep or (1 if text.source else _KEEP)
+    by_reference = text.criterion == REFERENCE
+    minimum = text.min_chrf if by_reference else text.min_score
+    if minimum is None:
+        minimum = _MIN_CHRF if by_reference else -math.inf
     made_of = {
-        "the teacher": ", ".join(model_checksum(one)[:12] for one in (run, *ensemble)),
-        "its data": folder.fingerprint[:12],
+        "the teacher": known.name,
+        "its data": fingerprint[:12],
+        "--valid": text.valid,
+        "--test": list(text.test) or None,
         "--model": model,
         "--init-from": model_checksum(init_from)[:12] if init_from else None,
-        "--n-best": n_best,
+        "--n-best": n_best if teacher else None,
+        "--choose": None if by_reference else text.criterion,
+        "--score-command": text.score_command,
         "--keep": keep,
-        "--min-chrf": min_chrf,
-        "--tune": tune,
+        "--min-chrf": minimum if by_reference else None,
+        "--min-score": text.min_score,
+        "--vocab-size": text.vocab_size,
+        "--tune": text.tune,
         **{key: one for key, one in chosen.items() if key not in _MAY_CHANGE},
         "max_updates": recipe.training.max_updates,
     }
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
-    to_prepare = [*moses_options(card).split(), *(["--keep-text"] * recipe.augment.any)]
-    first = work / "student" if tune else out
-    translating = f"translating its {pairs:,} pairs, with the {n_best} best of each"
+    first = work / "student" if text.tune else out
     steps = {
-        f"reading the text of {source}": [
-            _Part(partial(write_training_text, work, folder), (work / "source").exists)
-        ],
-        translating: _translating(work, (run, *ensemble), card, n_best, device),
-        "choosing what the student learns": [
-            _choosing(work, folder.info.langs, keep, min_chrf),
-            *_preparing(work, run, folder, to_prepare)[: 2 if tune else 1],
-        ],
-        "training the student": [_training(work / "data", first, init_from, values, same)],
+        "reading the text": [_reading(work, folder, text.source)],
+        f"translating its {pairs:,} lines": _translating(work, text, known, n_best, device),
     }
-    if tune:
+    lists = "lists"
+    if text.score_command:
+        lists = "scored"
+        scoring = partial(score_lists, work, text.score_command)
+        steps["scoring the translations"] = [_Part(scoring, (work / lists).exists)]
+    choice = Choice(text.criterion, keep, minimum, tokenizer_for(known.langs[1]))
+    held_out = _held_out(work, text, folder, pairs)
+    to_prepare = (*vocabulary.words, *(["--keep-text"] * recipe.augment.any), *held_out)
+    steps["choosing what the student learns"] = [
+        _Part(
+            partial(choose_text, work, known.langs, lists, choice),
+            (work / f"first.{known.langs[0]}").exists,
+        ),
+        *_preparing(work, known.langs, to_prepare)[: 2 if text.tune else 1],
+    ]
+    steps["training the student"] = [_training(work / "data", first, init_from, values, same)]
+    if text.tune:
         values |= presets.tuning_values(recipe.training.max_updates, recipe.training.learning_rate)
         steps["tuning it"] = [_training(work / "first-data", out, first, values, same)]
     if dry_run:
@@ -199,7 +354,126 @@ def distill(
             console.notice(f"step {number} of {len(steps)}: {what}")
         for part in to_do:
             part.run(quiet=quiet)
-    _report(out, work / "student", card, folder)
+    if text.source and not text.valid:
+        console.notice("valid is from the teacher: BLEU there tells how far the student agrees")
+    _report(out, work / "student", known.card, fingerprint)
+
+
+class _Teacher(NamedTuple):
+    """What is known of whoever translates."""
+
+    name: str
+    """What identifies it."""
+    langs: tuple[str, str]
+    models: tuple[Path, ...] = ()
+    card: ModelCard | None = None
+    card_file: Path | None = None
+    updates: int | None = None
+    """Of its run."""
+
+
+def _find_data(teacher: Path | None, data: Path | None) -> DataFolder:
+    """Open the data folder whose text is learnt, that of the teacher's run by default."""
+    from nmt.data.folder import DataFolder
+    from nmt.runs.distillation import check_data
+    from nmt.runs.run_folder import RunFolder
+
+    if data is None:
+        assert teacher is not None  # or it is a problem of the options
+        run = RunFolder(teacher)
+        if not run.exists and is_there(teacher) and not (teacher / FILE_NAME).is_file():
+            raise UsageError(
+                f"{teacher}: is not a run, whose text is known; give the text to be translated: "
+                "--data or --source"
+            )
+        run.check_run()
+        data = run.data_path
+        if not is_there(data):
+            raise UsageError(f"{data}: the data of {teacher} is not there; say where by --data")
+    folder = DataFolder.open(data)
+    check_data(folder)
+    return folder
+
+
+def _find_teacher(teacher: Path | None, text: TextOptions, folder: DataFolder | None) -> _Teacher:
+    """Return who translates, and between which languages (NMTError)."""
+    from nmt.interchange.importers.imported_once import model_of
+    from nmt.models.model_file import find_model, read_card
+    from nmt.runs.run_folder import RunFolder
+
+    src, tgt = folder.info.langs if folder else (text.src_lang, text.tgt_lang)
+    if teacher is None:
+        file = text.translations
+        name = f"translations {sha256_file(file)[:12]}" if file else text.teacher_command
+        return _Teacher(str(name), (str(src), str(tgt)))
+    model = model_of(teacher)
+    card_file = model / CARD if is_export(model) else find_model(model)
+    card = read_card(card_file)
+    try:
+        card = card.for_pair(src, tgt)
+    except UsageError as error:
+        if folder is None:
+            raise
+        raise UsageError(f"{folder.path}: {error}; choose another --data") from None
+    langs = (src or card.src_lang, tgt or card.tgt_lang)
+    if not all(langs):
+        raise UsageError(f"{teacher}: known several languages; name two by --from and --to")
+    config = TranslationConfig(
+        models=(model, *text.ensemble), src_lang=langs[0], tgt_lang=langs[1]
+    ).opened()
+    name = ", ".join(checksum[:12] for checksum in config.identity()["models"])
+    run = RunFolder(teacher)
+    updates = int(str(run.own_values()[2]["max_updates"])) if run.exists else None
+    return _Teacher(name, langs, config.models, card, card_file, updates)
+
+
+class _Vocabulary(NamedTuple):
+    """The vocabulary of a student."""
+
+    words: Words
+    """By which `nmt prepare` takes or learns it."""
+    sides: tuple[Vocabulary, Vocabulary] | None = None
+    """Of source and target; None: a joint one is learnt."""
+
+
+def _find_vocabulary(
+    size: int | None, teacher: _Teacher, data: DataFolder | None, *, starts: bool
+) -> _Vocabulary:
+    """Return the teacher's vocabulary, or that of the data, or a new one.
+
+    It is a new one if not all programs can have the other, unless a model needs that to start from.
+    """
+    if size is not None:
+        return _Vocabulary(("--vocab-size", size))
+    known = teacher.card or data
+    if known is None or (teacher.card and teacher.card.languages):
+        return _Vocabulary(())
+    sides = known.src_vocabulary, known.tgt_vocabulary
+    if not starts and any(side.moses or side.has_added_tokens for side in sides):
+        console.notice("the student gets a vocabulary of its own, which all programs can have")
+        return _Vocabulary(())
+    steps = sides[0].moses.steps if sides[0].moses else ()
+    path = teacher.card_file or (data and data.path)
+    return _Vocabulary(("--vocab", path, *(f"--moses-{step}" for step in steps)), sides)
+
+
+def _check_held_out(text: TextOptions, langs: tuple[str, str]) -> None:
+    """Read --valid and --test, of which a fault would be found late otherwise (NMTError)."""
+    from nmt.data.corpus import Encoding
+    from nmt.prepare.corpora import Sources
+    from nmt.prepare.readers.copies import copies_kept
+
+    given = [*filter(None, [text.valid]), *text.test]
+    if given:
+        options = PrepareOptions(
+            src_lang=langs[0],
+            tgt_lang=langs[1],
+            train=(given[0],),
+            valid_lines=1,
+            test=tuple(given),
+        )
+        with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
+            Sources.survey(options, Encoding.find("utf-8"), copies)
 
 
 class _Part(NamedTuple):
@@ -220,15 +494,18 @@ class _Part(NamedTuple):
 
 
 def _values(
-    model: str, chosen: Mapping[str, object], pairs: int, updates: int, teacher: ModelCard
+    model: str,
+    chosen: Mapping[str, object],
+    pairs: int,
+    updates: int | None,
+    vocabulary: _Vocabulary,
 ) -> tuple[dict[str, object], Recipe]:
     """Return the values of the student over those of its preset, and its recipe (UsageError).
 
     model: the preset.
     chosen: what the user has set.
     pairs: of the training data.
-    updates: how many there are, unless the user has set that.
-    teacher: whose vocabularies it has.
+    updates: how many there are, unless the user has set that; None: as many as the preset has.
     """
     preset = presets.find_preset(model)
 
@@ -236,38 +513,63 @@ def _values(
         layers = [(model, presets.preset_values(model)), ("a student", values), ("--set", chosen)]
         return resolve_recipe(model, preset.architecture, layers)
 
-    updates = resolved({"max_updates": updates}).training.max_updates
+    updates = resolved({"max_updates": updates} if updates else {}).training.max_updates
     values = presets.student_values(model, pairs, updates)
-    are_joint = teacher.src_vocabulary.has_ids_of(teacher.tgt_vocabulary)
-    if not are_joint and preset.architecture == "transformer":
+    src, tgt = vocabulary.sides or (None, None)
+    if src and tgt and not src.has_ids_of(tgt) and preset.architecture == "transformer":
         values["tie_embeddings"] = "decoder"
     return {**values, **chosen}, resolved(values)
 
 
-def _check_fit(recipe: Recipe, data: DataFolder, teacher: ModelCard) -> None:
+def _check_fit(recipe: Recipe, data: DataFolder | None, vocabulary: _Vocabulary) -> None:
     """Refuse a student that cannot be trained, before its text is made, with UsageError."""
-    from nmt.training.setup import check_fit
+    from nmt.training.setup import check_fit, check_guided_alignment
 
+    if data is None:
+        check_guided_alignment(recipe)
+        return
     # Its text is kept, if its recipe changes that.
     plain = dataclasses.replace(recipe, augment=AugmentConfig())
-    src, tgt = teacher.src_vocabulary, teacher.tgt_vocabulary
+    src, tgt = vocabulary.sides or (data.src_vocabulary, data.src_vocabulary)
     check_fit(plain, dataclasses.replace(data, src_vocabulary=src, tgt_vocabulary=tgt))
 
 
+def _reading(work: Path, data: DataFolder | None, source: Sequence[Path]) -> _Part:
+    from nmt.runs.distillation import write_source, write_training_text
+
+    do = partial(write_training_text, work, data) if data else partial(write_source, work, source)
+    return _Part(do, (work / "source").exists)
+
+
 def _translating(
-    work: Path, models: Sequence[Path], card: ModelCard, n_best: int, device: str
+    work: Path, text: TextOptions, teacher: _Teacher, n_best: int, device: str
 ) -> list[_Part]:
-    """Return how the teachers translate: by CTranslate2 where that is faster, and the same."""
-    teacher, *others = models
+    """Return how translations are made, or taken from a file."""
+    from nmt.runs.distillation import ask_command, take_translations
+
+    lists = work / "lists"
+    if text.teacher_command is not None:
+        return [_Part(partial(ask_command, work, text.teacher_command), lists.exists)]
+    if text.translations is not None:
+        return [_Part(partial(take_translations, work, text.translations), lists.exists)]
+    return _translating_by_model(work, teacher, n_best, device)
+
+
+def _translating_by_model(work: Path, teacher: _Teacher, n_best: int, device: str) -> list[_Part]:
+    """Return how models translate: by CTranslate2 where that is faster, and the same."""
+    (model, *others), card = teacher.models, teacher.card
+    assert card is not None
     lists, export = work / "lists", work / "teacher-ctranslate2"
-    parts, engine = list[_Part](), teacher
-    if not others and CTRANSLATE2.fault(card.config) is None and _has_ctranslate2(device):
-        to_export: Words = ("export", "ctranslate2", teacher, export)
+    parts, engine = list[_Part](), model
+    is_alone = not others and not is_export(model)
+    if is_alone and CTRANSLATE2.fault(card.config) is None and _has_ctranslate2(device):
+        to_export: Words = ("export", "ctranslate2", model, export)
         # Which is no longer needed when the lists are there.
         parts.append(_Part(to_export, lambda: export.exists() or lists.exists()))
         engine = export
     words: Words = ("translate", engine)
     words += tuple(word for one in others for word in ("--ensemble", one))
+    words += ("--from", teacher.langs[0], "--to", teacher.langs[1]) if card.languages else ()
     words += ("--n-best", n_best, "--beam-size", n_best)
     words += ("--length-penalty-form", "power", "--length-penalty", 1, "--device", device)
     words += ("--input", work / "source", "--output", lists)
@@ -283,23 +585,21 @@ def _has_ctranslate2(device: str) -> bool:
     return device == "cpu" or not torch.cuda.is_available()
 
 
-def _choosing(work: Path, langs: tuple[str, str], keep: int, min_chrf: float) -> _Part:
-    from nmt.runs.distillation import choose_text
-    from nmt.scoring.nearest_translations import NearestTranslations
-    from nmt.scoring.tokenizers import tokenizer_for
+def _held_out(work: Path, text: TextOptions, data: DataFolder | None, pairs: int) -> Words:
+    """Return the options of `prepare` for valid and the test sets."""
+    if data is not None:
+        (valid,) = data.valid_texts
+        prefix = str(valid.src).removesuffix(f".{data.info.langs[0]}")
+        tests = [work / "tests" / split.name.removeprefix("test-") for split in data.info.tests]
+        return ("--valid", prefix, *(word for test in tests for word in ("--test", test)))
+    drawn = min(_HELD_OUT, max(1, pairs // 20))
+    valid_words = ("--valid", text.valid) if text.valid else ("--valid-lines", drawn)
+    return (*valid_words, *(word for test in text.test for word in ("--test", test)))
 
-    nearest = NearestTranslations(keep, min_chrf, tokenizer_for(langs[1]))
-    is_done = (work / f"first.{langs[0]}").exists
-    return _Part(partial(choose_text, work, langs, nearest), is_done)
 
-
-def _preparing(work: Path, run: Path, data: DataFolder, options: Sequence[str]) -> list[_Part]:
+def _preparing(work: Path, langs: tuple[str, str], options: Words) -> list[_Part]:
     """Return how the data folders are made: of the training, and of the tuning."""
-    (src, tgt), (valid,) = data.info.langs, data.valid_texts
-    tests = [work / "tests" / split.name.removeprefix("test-") for split in data.info.tests]
-    same: Words = ("--src", src, "--tgt", tgt, "--vocab", run, *options)
-    same += ("--valid", str(valid.src).removesuffix(f".{src}"))
-    same += tuple(word for test in tests for word in ("--test", test))
+    same: Words = ("--src", langs[0], "--tgt", langs[1], *options)
     return [
         _Part(("prepare", folder, "--train", work / text, *same), (folder / FILE_NAME).exists)
         for folder, text in ((work / "data", "chosen"), (work / "first-data", "first"))
@@ -347,14 +647,18 @@ def _run_nmt(words: Sequence[object]) -> int:
     return process.returncode
 
 
-def _report(out: Path, untuned: Path, teacher: ModelCard, data: DataFolder) -> None:
-    """Say how good the student is, and what comes next."""
+def _report(out: Path, untuned: Path, teacher: ModelCard | None, fingerprint: str) -> None:
+    """Say how good the student is, and what comes next.
+
+    fingerprint: of the data folder whose text it has learnt, if it has learnt that of one.
+    """
     from nmt.models.model_file import find_model, read_card
 
     student = read_card(find_model(out))
     if "bleu" in student.valid:
-        has_same_text = "bleu" in teacher.valid and teacher.data == data.fingerprint
-        others = [("teacher", teacher)] if has_same_text else []
+        others = []
+        if teacher and "bleu" in teacher.valid and teacher.data == fingerprint:
+            others.append(("teacher", teacher))
         if untuned.is_dir():
             others.append((f"{untuned}, before it was tuned,", read_card(find_model(untuned))))
         bleu = [f"{name} {card.valid['bleu']:.2f}" for name, card in others]

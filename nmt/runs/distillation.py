@@ -1,21 +1,26 @@
-"""The text that a student learns, from what its teachers were trained on and what they say.
+"""The text that a student learns, from text of the source language and what teachers say.
 
 `nmt distill` keeps its work in the folder `distill` of the student's run:
 
 made-of.json        teachers, data and values; the same command again must have the same ones
-tests/              the test sets of the teachers' data folder
-source, reference   its training text
+tests/              the test sets of a data folder
+source, reference   its training text; or text of the source language only, without a reference
+answers/, scores/   what commands have written so far, by `nmt.runs.commands`
 lists               the teachers' translations of `source`, the likeliest of each line first
+scored              the same with the scores of a command
 first.SRC, .TGT     the likeliest of each line, for `--tune`
-chosen.SRC, .TGT    those nearest to `reference`, which the student learns
+chosen.SRC, .TGT    the best ones by `nmt.scoring.choice`, which the student learns
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -23,16 +28,21 @@ from typing import BinaryIO
 import numpy as np
 
 from nmt import console
+from nmt.data.corpus import Encoding
 from nmt.data.epochs import Indices
 from nmt.data.folder import DataFolder
 from nmt.data.vocabulary import UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.scoring.nearest_translations import NearestTranslations, Translated
-from nmt.system.files import atomic_writer, parse_json, read_file, write_text
+from nmt.runs.commands import answers
+from nmt.scoring.choice import Choice, Translated
+from nmt.scoring.inputs import plain_lines, stream
+from nmt.scoring.options import REFERENCE
+from nmt.system.files import atomic_writer, is_there, parse_json, read_file, write_text
 from nmt.system.machine import cores
 from nmt.system.workers import map_in_order
-from nmt.translate.output import read_n_best, with_sources
+from nmt.translate.output import Entry, read_n_best, read_translations, with_sources
 
+_UTF8 = Encoding.find("utf-8")
 _AT_ONCE = 1_000  # lines
 _LINES_OF_A_WORKER = 20_000  # which take longer than to start another one
 
@@ -109,9 +119,81 @@ def _training_pairs(data: DataFolder, rows: Indices) -> Iterator[tuple[str, str]
             yield src.removeprefix(data.info.train.corpora[corpus].tag).lstrip(), tgt
 
 
-def choose_text(work: Path, langs: tuple[str, str], nearest: NearestTranslations) -> None:
+def source_lines(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines of text in the source language; DataError if a file is not text."""
+    for path in paths:
+        yield from plain_lines(str(path), stream(path, _UTF8, "source"))
+
+
+def survey_source(paths: Sequence[Path]) -> tuple[int, str]:
+    """Return how many lines text has, and its SHA-256; DataError if there is none."""
+    for path in paths:
+        if path == Path("-") or (is_there(path) and not path.is_file()):
+            raise DataError(f"--source {path}: is read twice; write it to a file, and name that")
+    digest, lines = hashlib.sha256(), 0
+    for line in source_lines(paths):
+        digest.update(f"{line}\n".encode())
+        lines += 1
+    if not lines:
+        raise DataError(f"--source {paths[0]}: has no text; give another file")
+    return lines, digest.hexdigest()
+
+
+def write_source(work: Path, paths: Sequence[Path]) -> None:
+    """Write text of the source language, and references that are empty; `source` appears last."""
+    with atomic_writer(work / "source") as source, atomic_writer(work / "reference") as reference:
+        for line in source_lines(paths):
+            source.write(f"{line}\n".encode())
+            reference.write(b"\n")
+
+
+def ask_command(work: Path, command: str) -> None:
+    """Write `lists`, with what a command writes for each line of `source` (NMTError)."""
+    texts = answers(command, "--teacher-command", _lines(work / "source"), work / "answers")
+    _write_lists(work / "lists", (Entry(line, text, 0.0) for line, text in enumerate(texts)))
+
+
+def take_translations(work: Path, path: Path) -> None:
+    """Write `lists`, by a file of translations; DataError if they are not those of `source`."""
+    entries = read_translations(stream(path, _UTF8), str(path))
+    source = _lines(work / "source")
+    paired = with_sources(entries, source, str(work / "source"), listed=str(path))
+    _write_lists(work / "lists", (entry for entry, _ in paired))
+
+
+def score_lists(work: Path, command: str) -> None:
+    """Write `scored`, with the scores that a command gives to the pairs of `lists` (NMTError)."""
+    pairs = (
+        "\t".join(text.replace("\t", " ") for text in (source, entry.text))
+        for entry, source in _entries(work, "lists")
+    )
+    scores = answers(command, "--score-command", pairs, work / "scores")
+    scored = (
+        replace(entry, score=_number(score, pair))
+        for pair, ((entry, _), score) in enumerate(
+            zip(_entries(work, "lists"), scores, strict=True), start=1
+        )
+    )
+    _write_lists(work / "scored", scored)
+
+
+def _number(text: str, pair: int) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise DataError(f"--score-command: wrote {text!r:.40} for pair {pair:,}; it must be a number")
+
+
+def _write_lists(path: Path, entries: Iterable[Entry]) -> None:
+    with atomic_writer(path) as file:
+        for entry in entries:
+            file.write(f"{entry}\n".encode())
+
+
+def choose_text(work: Path, langs: tuple[str, str], lists: str, choice: Choice) -> None:
     """Write what a student learns, by the teachers' lists, and say how much that is.
 
+    lists: the name of their file.
     DataError if the lists are not those of the source, or nothing in them is good enough.
     """
     with (work / "source").open("rb") as file:
@@ -124,7 +206,7 @@ def choose_text(work: Path, langs: tuple[str, str], nearest: NearestTranslations
             for name in ("first", "chosen")
         )
         bar = leaving.enter_context(console.progress("choosing", total=total, unit="lines"))
-        blocks = map_in_order(nearest.of_lines, _translated(work), workers=workers)
+        blocks = map_in_order(choice.of_lines, _translated(work, lists), workers=workers)
         for block, texts_of_lines in blocks:
             for line, texts in zip(block, texts_of_lines, strict=True):
                 _write_pairs(first, line.source, line.texts[:1])
@@ -134,8 +216,9 @@ def choose_text(work: Path, langs: tuple[str, str], nearest: NearestTranslations
             bar.update(len(block))
         if not pairs:
             raise DataError(
-                f"{work / 'lists'}: no translation has a chrF of {nearest.min_chrf:g}; train the "
-                "teacher for longer, or lower --min-chrf"
+                f"{work / lists}: no translation is good enough, by {choice.by} of "
+                f"{choice.minimum:g}; take a better teacher, or lower "
+                f"{'--min-chrf' if choice.by == REFERENCE else '--min-score'}"
             )
     console.notice(
         f"{pairs:,} pairs of {lines:,} of {total:,} lines; the best translation was the likeliest "
@@ -143,26 +226,35 @@ def choose_text(work: Path, langs: tuple[str, str], nearest: NearestTranslations
     )
 
 
-def _translated(work: Path) -> Iterator[list[Translated]]:
+def _translated(work: Path, lists: str) -> Iterator[list[Translated]]:
     """Yield blocks of lines with their translations, all lines in their order."""
-    with contextlib.ExitStack() as leaving:
-        source, reference, lists = (
-            map(_without_end, leaving.enter_context((work / name).open("rb")))
-            for name in ("source", "reference", "lists")
+    by_line = groupby(_entries(work, lists), key=lambda pair: (pair[0].line, pair[1]))
+    lines = (
+        _of_line(source, reference, [entry for entry, _ in of_line])
+        for ((_, source), of_line), reference in zip(
+            by_line, _lines(work / "reference"), strict=True
         )
-        name = str(work / "source")
-        entries = with_sources(read_n_best(lists, str(work / "lists")), source, name)
-        by_line = groupby(entries, key=lambda pair: (pair[0].line, pair[1]))
-        lines = (
-            Translated(src, tgt, [entry.text for entry, _ in of_line])
-            for ((_, src), of_line), tgt in zip(by_line, reference, strict=True)
-        )
-        while block := list(islice(lines, _AT_ONCE)):
-            yield block
+    )
+    while block := list(islice(lines, _AT_ONCE)):
+        yield block
 
 
-def _without_end(line: bytes) -> str:
-    return line.decode().removesuffix("\n")
+def _of_line(source: str, reference: str, entries: Sequence[Entry]) -> Translated:
+    texts, scores = [entry.text for entry in entries], [entry.score for entry in entries]
+    return Translated(source, reference, texts, scores)
+
+
+def _entries(work: Path, lists: str) -> Iterator[tuple[Entry, str]]:
+    """Yield the entries of lists with the lines that they translate."""
+    source, path = work / "source", work / lists
+    return with_sources(read_n_best(_lines(path), str(path)), _lines(source), str(source))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file that is written here."""
+    with path.open("rb") as file:
+        for line in file:
+            yield line.decode().removesuffix("\n")
 
 
 def _write_pairs(files: Sequence[BinaryIO], source: str, texts: Sequence[str]) -> None:

@@ -64,6 +64,14 @@ def read_text(
     )
 
 
+def stream(
+    path: Path, encoding: Encoding, use: str = "hypothesis", quoting: Sequence[str] = ()
+) -> Iterator[str]:
+    """Return the lines of a text, as `read_text` does; plain text is not read in advance."""
+    whole = _read_whole(path, encoding, use, quoting)
+    return iter(whole.lines) if whole is not None else _stream(path, encoding)
+
+
 def stream_together(
     paths: Sequence[Path], encoding: Encoding, quoting: Sequence[str] = ()
 ) -> list[Iterator[str]]:

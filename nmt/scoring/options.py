@@ -1,4 +1,4 @@
-"""The options of `nmt score`, and the names of the metrics."""
+"""The options of `nmt score`, and the names of metrics and of criteria."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from nmt.tables.formats import QUOTINGS, name_and_value
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 DEFAULT_METRICS = ("bleu", "chrf")  # TER takes minutes if lines are long
+REFERENCE, SCORE, AGREEMENT = CRITERIA = ("reference", "score", "agreement")
+"""By what `nmt distill` chooses translations; see `nmt.scoring.choice`."""
 
 # sacreBLEU's. Those of MeCab need other packages, and the last four download a model.
 TOKENIZERS = tuple(

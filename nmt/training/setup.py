@@ -209,12 +209,8 @@ def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
         raise UsageError(f"{data.path} differs between the machines; copy one folder to all")
 
 
-def check_fit(recipe: Recipe, data: DataFolder) -> None:
-    """Refuse a recipe that cannot be trained on some data, with UsageError."""
-    if recipe.augment.any and data.train_text is None:
-        raise UsageError(
-            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
-        )
+def check_guided_alignment(recipe: Recipe) -> None:
+    """Refuse a recipe whose model cannot be trained so, with UsageError."""
     if recipe.training.guided_alignment and not getattr(recipe.model, "source_end", True):
         raise UsageError(
             "guided_alignment is for models with source_end=true; set guided_alignment=0"
@@ -224,6 +220,15 @@ def check_fit(recipe: Recipe, data: DataFolder) -> None:
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
             "set guided_alignment=0"
         )
+
+
+def check_fit(recipe: Recipe, data: DataFolder) -> None:
+    """Refuse a recipe that cannot be trained on some data, with UsageError."""
+    if recipe.augment.any and data.train_text is None:
+        raise UsageError(
+            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
+    check_guided_alignment(recipe)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":
         raise UsageError(

@@ -14,11 +14,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, tee, zip_longest
+from itertools import chain, groupby, islice, tee, zip_longest
+from operator import attrgetter
 
 from nmt.console import counted
 from nmt.errors import DataError
 from nmt.lexical.term_use import TermUse
+from nmt.tables.scored_lines import FAIRSEQ, N_BEST, form_of
 from nmt.translate.alignment import Alignment, pharaoh
 
 
@@ -158,8 +160,10 @@ RENDERS: dict[str, Render] = {
 """By name of the form."""
 
 
+_FIRST_LINES = 100  # that show the form of a file
 _BETWEEN = " ||| "
 _NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
+_HYPOTHESIS = re.compile(r"([DH])-(\d+)\t(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|-inf)\t(.*)")
 _FEATURES = re.compile(rf"(?: [^\s|]+=(?: {_NUMBER})+)+ ?")
 _ALIGNMENT = re.compile(r"(?: \d+-\d+)+ ?|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?| ")  # hard, soft, none
 
@@ -213,23 +217,58 @@ def _parse(content: str) -> Entry | None:
     return entry if is_sound else None
 
 
+def read_translations(lines: Iterable[str], name: str) -> Iterator[Entry]:
+    """Yield the translations of a text, in its order: from an n-best list, fairseq, or plain lines.
+
+    A plain line translates the line of its number, with the score 0. DataError if the lines have
+    another form, or one of them is damaged.
+    """
+    first = list(islice(waiting := iter(lines), _FIRST_LINES))
+    form, lines = form_of(first), chain(first, waiting)
+    if form == N_BEST:
+        yield from read_n_best(lines, name)
+    elif form == FAIRSEQ:
+        yield from _read_fairseq(lines, name)
+    elif form:
+        raise DataError(f"{name} is {form}, not plain text or a list; cut the text out of it")
+    else:
+        yield from (Entry(number, text, 0.0) for number, text in enumerate(lines))
+
+
+def _read_fairseq(lines: Iterable[str], name: str) -> Iterator[Entry]:
+    """Yield hypotheses as fairseq's generate writes them, which is not in the order of the text.
+
+    If they are detokenised, they are there twice: `D` is text, and `H` its tokens.
+    """
+    entries: dict[str, list[Entry]] = {"D": [], "H": []}
+    for number, line in enumerate(lines, start=1):
+        if line[:2] in ("D-", "H-"):
+            hypothesis = _HYPOTHESIS.fullmatch(line)
+            if hypothesis is None:
+                raise DataError(f"{name}: line {number:,} is not D-LINE<TAB>SCORE<TAB>TEXT")
+            kind, of_line, score, text = hypothesis.groups()
+            entries[kind].append(Entry(int(of_line), text, float(score)))
+    yield from sorted(entries["D"] or entries["H"], key=attrgetter("line"))
+
+
 def with_sources(
-    entries: Iterable[Entry], sources: Iterable[str], name: str
+    entries: Iterable[Entry], sources: Iterable[str], name: str, *, listed: str = "the list"
 ) -> Iterator[tuple[Entry, str]]:
     """Yield each entry with the line that it translates, given all lines without their ends.
 
+    name, listed: of the lines, and of the entries, for messages.
     DataError if an entry has no line, or a line no entry, so that output would be shifted.
     """
     by_line = groupby(entries, key=lambda entry: entry.line)
     for number, (source, of_line) in enumerate(zip_longest(sources, by_line)):
         if source is None:
             raise DataError(
-                f"{name} has {number:,} lines, and the list a translation of line {number}, "
+                f"{name} has {number:,} lines, and {listed} a translation of line {number}, "
                 "counted from 0; give the source that was translated"
             )
         if of_line is None or of_line[0] != number:
             raise DataError(
-                f"the list has no translation of line {number} of {name}, counted from 0; is it "
+                f"{listed} has no translation of line {number} of {name}, counted from 0; is it "
                 "complete?"
             )
         for entry in of_line[1]:

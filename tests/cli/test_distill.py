@@ -1,9 +1,12 @@
-"""`nmt distill`: a run to a student, in steps that are done once."""
+"""`nmt distill`: any teacher to a student, in steps that are done once."""
 
+import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,16 @@ SMALL: dict[str, Value] = {key: TINY[key] for key in KEYS}
 SMALL |= {"d_model": 64, "validate_every": 20, "save_every": 20, "sample_translations": 0}
 OPTIONS = ("--precision", "fp32", "--device", "cpu", "--min-chrf", "5", "--quiet")
 WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
+
+
+LANGS = ("--from", "en", "--to", "de")
+WAYS = {
+    "model": ["{teacher}/best.safetensors", "--choose", "agreement", "--keep", "2"],
+    "export": ["{folder}/export", "--test", "{text}/valid", "--vocab-size", "346"],
+    "command": ["--teacher-command", "sed 's/one/eins/g; s/two/zwei/g; s/three/drei/g'", *LANGS],
+    "file": ["--translations", "{folder}/n-best", "--score-command", "awk '{{print NF}}'", *LANGS],
+}
+"""Teachers without a data folder, and ways to choose."""
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +205,71 @@ def test_torchrun_is_told_of_processes(
     monkeypatch.setenv("WORLD_SIZE", "2")
     answer = nmt("distill", teacher, "--out", tmp_path / "out")
     assert (answer.status, "--processes" in answer.stderr) == (2, True)
+
+
+def words_of(way: str, teacher: Path, folder: Path) -> list[str | Path]:
+    """The command line of a way to teach, with the files that it needs."""
+    text = teacher.parent
+    if way == "export":
+        pytest.importorskip("ctranslate2")
+        done = run_command(nmt_command("export", "ctranslate2", teacher, folder / "export"))
+        assert done.returncode == 0, done.stderr
+    lines = (text / "train.de").read_text().splitlines()
+    both = [
+        f"{n} ||| {line} ||| F0= -1 ||| -1\n{n} ||| {line} ja ||| F0= -2 ||| -2"
+        for n, line in enumerate(lines)
+    ]
+    (folder / "n-best").write_text("".join(f"{entry}\n" for entry in both))
+    given = [word.format(teacher=teacher, folder=folder, text=text) for word in WAYS[way]]
+    options = [word for word in WORDS if word not in ("--quiet", "--min-chrf", "5")]
+    return ["distill", *given, "--source", text / "train.en", *options, "--max-updates", "40"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_teach_has_its_steps(nmt: Nmt, teacher: Path, tmp_path: Path, way: str) -> None:
+    words = words_of(way, teacher, tmp_path)
+    shown = nmt(*words, "--out", tmp_path / "out", "--dry-run").succeeded().stdout
+    expected = {
+        "model": ["export", "translate"],
+        "export": ["translate"],
+        "command": [],
+        "file": [],
+    }[way]
+    commands = re.findall("^nmt (\\w+)", shown, re.MULTILINE)
+    assert commands == [*expected, "prepare", "train"]
+    assert ("--vocab-size 346" in shown, "--vocab " in shown) == (way == "export", way == "model")
+
+
+def _says(file: Path, words: str) -> bool:
+    return words in file.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_a_student_is_the_same_however_often_its_making_is_killed(
+    teacher: Path, tmp_path: Path, way: str
+) -> None:
+    words, said = words_of(way, teacher, tmp_path), tmp_path / "said"
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = run_command(nmt_command(*words, "--out", whole))
+    assert done.returncode == 0, done.stderr
+    steps = re.findall(r"step \d+ of \d+", done.stderr)
+    assert len(steps) == (5 if way == "file" else 4)
+    # Children of a warm Python are not in its session.
+    alone: Any = {"env": environment() | {"PYTHON_EXEC": sys.executable}, "start_new_session": True}
+    for step in steps:
+        with said.open("w") as stderr:
+            command = [sys.executable, "-m", "nmt", *map(str, words), "--out", str(killed)]
+            process = subprocess.Popen(command, stderr=stderr, **alone)
+            wait_until(partial(_says, said, step), step)
+            if step == steps[-1]:
+                wait_until(lambda: validated_last(killed) >= 20, "update 20")
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    done = run_command(nmt_command(*words, "--out", killed))
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"step \d+ of \d+", done.stderr) == steps[-1:]
+    texts = [one for one in content(whole / "distill") if one[0] != "." and "export" not in one]
+    for name in texts:
+        assert content(killed / "distill")[name] == content(whole / "distill")[name], name
+    assert_same_weights(killed, whole)

@@ -104,6 +104,8 @@ HALVES = "--set first_input=zeros --set positions=sinusoidal_halves"
 MEMORY, PORTABLE = "--set decoder_memory=attention", "--model transformer_portable"
 NARROW = "--model transformer_portable_few"  # for models as narrow
 DISTILL = "nmt distill RUN --out STUDENT"
+STUDENT = "distill --out pupil --source train.en"
+COMMAND = f"{STUDENT} --teacher-command cat --from en --to de"
 MOST = most_workers()
 CONVERT = "convert it to XLIFF with Okapi Tikal, or pass --markup none to translate it as lines"
 
@@ -202,9 +204,42 @@ CASES = [
     ("evaluate model", 2, "not a run folder"),
     ("evaluate converted", 2, "not a run folder"),
     ("evaluate nowhere", 2, "no such run folder"),
-    ("distill model --out student", 2, "model: not a run folder"),
-    ("distill data --out student", 2, "data: is a data folder; give the run folder"),
-    ("distill nowhere --out student", 2, "nowhere: no such run folder; `nmt train` makes one"),
+    (
+        "distill model --out pupil",
+        2,
+        "model: is not a run, whose text is known; give the text to be translated: --data or",
+    ),
+    ("distill --out pupil", 2, "give one of TEACHER, --teacher-command and --translations"),
+    (f"{STUDENT} model --teacher-command cat", 2, "give one of TEACHER, --teacher-command and"),
+    (f"{STUDENT} model --data data", 2, "--data and --source contradict each other; leave one"),
+    (f"{STUDENT} model --choose score --score-command cat", 2, "--choose and --score-command con"),
+    (f"{COMMAND} --choose score", 2, "--teacher-command and --choose contradict each other"),
+    (f"{COMMAND} --keep 2", 2, "--teacher-command and --keep contradict each other"),
+    (f"{COMMAND} --n-best 2", 2, "--n-best is for TEACHER"),
+    (f"{COMMAND} --ensemble model", 2, "--ensemble is for TEACHER"),
+    (f"{STUDENT} model --choose reference", 2, "--choose reference is for --data"),
+    (f"{STUDENT} model --min-chrf 3", 2, "--min-chrf is for references"),
+    (f"{STUDENT} model --tune", 2, "--tune is for --data, or for --valid"),
+    ("distill model --out pupil --data data --min-score 3", 2, "--min-score is for scores"),
+    ("distill model --out pupil --data data --valid valid", 2, "--valid is for --source"),
+    ("distill model --out pupil --data data --test valid", 2, "--test is for --source"),
+    ("distill model --out pupil --data data --from en", 2, "--from is for --source"),
+    ("distill model --out pupil --data data --to de", 2, "--to is for --source"),
+    (
+        "distill --teacher-command cat --out pupil",
+        2,
+        "give the text to be translated: --data or --source",
+    ),
+    (f"{STUDENT} --teacher-command cat", 2, "name the languages of --source and its translations"),
+    (f"{STUDENT} model --to fr", 2, "--to fr: the model knows only de"),
+    (f"{STUDENT} model --valid missing", 1, "missing.en: no such file"),
+    ("distill model --out pupil --source missing", 1, "missing: No such file"),
+    ("distill model --out pupil --source empty.en", 1, "empty.en: has no text; give another"),
+    ("distill model --out pupil --source -", 1, "--source -: is read twice; write it to a file"),
+    ("distill model --out pupil --source latin", 1, "latin: line 3 is not valid utf-8"),
+    ("distill --translations missing --out pupil --data data", 1, "missing: No such file"),
+    ("distill data --out pupil", 2, "data: is a data folder; give the run folder"),
+    ("distill nowhere --out pupil", 2, "nowhere: no such run folder; `nmt train` makes one"),
     (f"{TRAIN} --set cuda_graphs=false", 2, "--set: 'cuda_graphs' is no longer a key; leave it"),
     ("generate", 2, "No such command 'generate'; write `nmt translate`"),
     ("build_vocab", 2, "No such command 'build_vocab'; `nmt prepare` learns it"),

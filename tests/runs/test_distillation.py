@@ -1,5 +1,6 @@
 """The text that a student learns."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,18 @@ from toy_training import pairs, prepare_toy, write_text
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
 from nmt.runs import distillation
-from nmt.runs.distillation import check_data, check_made_of, choose_text, write_training_text
-from nmt.scoring.nearest_translations import NearestTranslations
+from nmt.runs.distillation import (
+    ask_command,
+    check_data,
+    check_made_of,
+    choose_text,
+    score_lists,
+    survey_source,
+    take_translations,
+    write_source,
+    write_training_text,
+)
+from nmt.scoring.choice import Choice
 
 LISTS = """\
 0 ||| Ein Hund rennt. ||| -0.1
@@ -18,10 +29,10 @@ LISTS = """\
 1 ||| Das ||| das ||| -0.5
 1 |||  ||| -0.6
 """
-BEST = NearestTranslations(keep=1, min_chrf=10)
+BEST = Choice("reference", keep=1, minimum=10)
 
 
-def chosen(work: Path, lists: str = LISTS, nearest: NearestTranslations = BEST) -> dict[str, str]:
+def chosen(work: Path, lists: str = LISTS, choice: Choice = BEST) -> dict[str, str]:
     """What is chosen of some lists for two lines."""
     texts = {
         "lists": lists,
@@ -30,7 +41,7 @@ def chosen(work: Path, lists: str = LISTS, nearest: NearestTranslations = BEST) 
     }
     for name, text in texts.items():
         (work / name).write_text(text, encoding="utf-8")
-    choose_text(work, ("en", "de"), nearest)
+    choose_text(work, ("en", "de"), "lists", choice)
     return {path.name: path.read_text("utf-8") for path in work.iterdir() if path.suffix}
 
 
@@ -69,7 +80,89 @@ def test_lists_that_are_not_those_of_the_lines_are_refused(tmp_path: Path, lists
 
 def test_nothing_to_learn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--min-chrf"):
-        chosen(tmp_path, nearest=NearestTranslations(keep=4, min_chrf=101))
+        chosen(tmp_path, choice=Choice("reference", keep=4, minimum=101))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A folder with the source of two files, one of them compressed."""
+    (tmp_path / "one.zh").write_text("一\r\n\n", encoding="utf-8")
+    (tmp_path / "two.zh.gz").write_bytes(gzip.compress("二 ||| 2\t2".encode()))
+    paths = [tmp_path / "one.zh", tmp_path / "two.zh.gz"]
+    write_source(tmp_path, paths)
+    assert survey_source(paths)[0] == 3
+    return tmp_path
+
+
+def lists_of(work: Path, name: str = "lists") -> list[str]:
+    return (work / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_text_without_references_is_that_of_all_files(source: Path) -> None:
+    assert (source / "source").read_text(encoding="utf-8") == "一\n\n二 ||| 2\t2\n"
+    assert (source / "reference").read_text() == "\n\n\n"
+    for name, text in {"two.txt": "二 ||| 2\t2\n", "one.txt": "一\n\n"}.items():
+        (source / name).write_text(text, encoding="utf-8")
+    paths = [source / "one.zh", source / "two.zh.gz"]
+    assert survey_source(paths) == survey_source([source / "one.txt", source / "two.txt"])
+    assert survey_source(paths) != survey_source(paths[::-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "no text"), (b"a\n\xff\n", "line 2"), (b"-0.1\ta\n", "SCORE"), (b"%PDF-1.4", "PDF")],
+)
+def test_a_source_that_is_no_text_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "mono").write_bytes(content)
+    with pytest.raises(DataError, match=f"mono: .*{said}|mono is .*{said}"):
+        survey_source([tmp_path / "mono"])
+
+
+def test_a_command_translates_each_line(source: Path) -> None:
+    ask_command(source, "sed 's/.*/<&>/'")
+    assert lists_of(source) == [
+        "0 ||| <一> ||| 0.000000",
+        "1 ||| <> ||| 0.000000",
+        "2 ||| <二 ||| 2\t2> ||| 0.000000",
+    ]
+
+
+def test_a_command_scores_each_translation(source: Path) -> None:
+    entries = ["0 ||| ab ||| -0.5", "0 ||| a\tb ||| -0.7", "1 |||  ||| 0", "2 ||| 2 ||| -1e-1"]
+    (source / "lists").write_text("".join(f"{line}\n" for line in entries), encoding="utf-8")
+    score_lists(source, "awk -F'\\t' '{print NF + length($2) / 8}'")
+    scores = [line.rpartition(" ||| ")[2] for line in lists_of(source, "scored")]
+    assert scores == ["2.250000", "2.375000", "2.000000", "2.125000"]
+    for number in ("nan", "good", ""):
+        with pytest.raises(DataError, match=r"--score-command: .*pair 1"):
+            score_lists(source, f"sed 's/.*/{number}/'")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("one\ntwo\n", "no translation of line 2"),
+        ("one\ntwo\nthree\nfour\n", "translation of line 3"),
+        ("0 ||| one ||| -1\n2 ||| three ||| -1\n", "no translation of line 1"),
+        ("H-0\t-1\tone\nH-3\t-1\tthree\n", "no translation of line 1"),
+    ],
+)
+def test_translations_of_other_lines_are_refused(source: Path, content: str, said: str) -> None:
+    (source / "out.de").write_text(content)
+    with pytest.raises(DataError, match=rf"out\.de.*{said}"):
+        take_translations(source, source / "out.de")
+    assert not (source / "lists").exists()
+
+
+def test_translations_of_a_file_become_lists(source: Path) -> None:
+    (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-2\ta\nH-0\t-3\tA\nH-1\t-1\t\n")
+    take_translations(source, source / "out.de")
+    assert lists_of(source) == [
+        "0 ||| a ||| -2.000000",
+        "0 ||| A ||| -3.000000",
+        "1 |||  ||| -1.000000",
+        "2 ||| c ||| -1.000000",
+    ]
 
 
 def text_of(data: Path) -> Path:

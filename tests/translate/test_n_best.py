@@ -11,6 +11,7 @@ from nmt.translate.output import (
     Entry,
     Translation,
     read_n_best,
+    read_translations,
     render_n_best,
     rerank,
     with_sources,
@@ -128,3 +129,58 @@ def test_a_line_s_translations_are_ordered_by_a_mean_of_both_scores(
     weight: float, expected: list[tuple[str, float]]
 ) -> None:
     assert order(ENTRIES, SCORES, weight) == expected
+
+
+FAIRSEQ = """\
+2026-11-30 06:21:36 | INFO | fairseq_cli.generate | loading model(s)
+| [en] dictionary: 618 types
+S-1\tzwei @@ @-@
+T-1\tzwei
+H-1\t-0.25\ttwo @-@
+D-1\t-0.25\ttwo-
+P-1\t-0.1 -0.4
+H-1\t-1e-2\t2
+D-1\t-1e-2\t2
+S-0\teins
+H-0\t-inf\tone
+D-0\t-inf\tone
+Generate test with beam=2: BLEU4 = 100.00
+""".splitlines()
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["one", "", "a ||| b"], [(0, "one", 0.0), (1, "", 0.0), (2, "a ||| b", 0.0)]),
+        (
+            ["0 ||| one ||| F0= -0.5 ||| -0.5", "0 |||  ||| F0= -1 ||| -1"],
+            [(0, "one", -0.5), (0, "", -1.0)],
+        ),
+        (FAIRSEQ, [(0, "one", -math.inf), (1, "two-", -0.25), (1, "2", -0.01)]),
+        (
+            [line for line in FAIRSEQ if line[0] != "D"],
+            [(0, "one", -math.inf), (1, "two @-@", -0.25), (1, "2", -0.01)],
+        ),
+    ],
+    ids=["text", "marian", "fairseq", "fairseq without detokenised text"],
+)
+def test_translations_of_anybody_are_read(
+    lines: list[str], expected: list[tuple[int, str, float]]
+) -> None:
+    assert list(read_translations(lines, "list")) == [Entry(*one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["-0.1\ta", "-0.2\tb"], "SCORE<TAB>TEXT"),
+        (['{"line": 0, "text": "a"}'], "JSON"),
+        (["a ||| 0-0", "b ||| 0-0"], "ALIGNMENT"),
+        (["0 ||| a ||| -1"] * 100 + ["b"], "line 101"),
+        ([*FAIRSEQ, "H-2\tthree"], "line 14"),
+        ([*FAIRSEQ[:4], "H-1\t1.2.3\ttwo"], "line 5"),
+    ],
+)
+def test_translations_of_another_form_are_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=f"list.*{message}"):
+        list(read_translations(lines, "list"))
