@@ -20,8 +20,8 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
-_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py")
-_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py")
+_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "ctranslate2")
+_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "ctranslate2")
 """Whose models do not say what has segmented their text."""
 _MOST_SHOWN = 3  # lines that differ
 
@@ -40,7 +40,8 @@ def import_(
             "For marian, model.npz or model.bin, beside which a decoder.yml of its name names the "
             "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT. "
             "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it. "
-            "For opennmt-py, a checkpoint of version 3 or its folder.",
+            "For opennmt-py, a checkpoint of version 3 or its folder. "
+            "For ctranslate2, a folder with model.bin, or that of a package of Argos, unpacked.",
         ),
     ],
     out: Annotated[str, argument("OUT", "The model file to write.")],
@@ -104,6 +105,10 @@ def import_(
     else:
         if form == "fairseq":
             from nmt.interchange.importers.fairseq import import_fairseq as import_other
+        elif form == "ctranslate2":
+            from nmt.interchange.importers.ctranslate2_folder import (
+                import_ctranslate2 as import_other,
+            )
         else:
             from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 

@@ -237,7 +237,7 @@ def residual_dimension(ours: str) -> int | None:
     kind = ours.split(".", 2)[-1]
     if ours in EMBEDDINGS or _READS.fullmatch(kind):
         return 1
-    return 0 if kind != OUTPUT_BIAS and _ADDS.search(kind) else None
+    return 0 if kind != OUTPUT_BIAS and _ADDS.search(ours) else None
 
 
 def zero_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ languages follow.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,7 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
     hf_config.check({f"{name}_token_id": special[id_] for name, id_ in marks.items()})
     texts = weights.with_all_rows(path, texts, "tgt_embedding.weight")
-    languages = {
-        match["m2m100"] or match["nllb"]: text
-        for text in texts.values()
-        if text not in model.own and (match := _LANGUAGE.fullmatch(text))
-    }
+    languages = language_tokens(text for text in texts.values() if text not in model.own)
     if not languages:
         raise DataError(f"{folder}: has no tokens of languages, such as __en__ or eng_Latn")
     split_off -= set(languages.values())
@@ -90,6 +87,12 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     )
     config = hf_config.transformer(weights, base)
     return ForeignModel(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
+
+
+def language_tokens(texts: Iterable[str]) -> dict[str, str]:
+    """Return the pieces that are languages, such as `__en__` or `eng_Latn`, by code."""
+    found = filter(None, map(_LANGUAGE.fullmatch, texts))
+    return {match["m2m100"] or match["nllb"]: match[0] for match in found}
 
 
 def choose_languages(

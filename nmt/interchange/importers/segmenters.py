@@ -6,7 +6,7 @@ that made them.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ def map_sides(
     moses: Container[str] = (),
     is_joint: bool = False,
     takes_apart: bool = False,
+    controls: Collection[str] = (),
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids for those of the dictionaries of source and target.
 
@@ -46,22 +47,29 @@ def map_sides(
     is_joint: whether the sides share their embeddings.
     takes_apart: whether subwords of codes that a dictionary lacks are taken apart. Otherwise they
         are unknown.
+    controls: the pieces that are never text, such as tags.
     DataError if a segmenter is none. UsageError if there are too few or too many.
     """
     given = [segmenters[0], segmenters[-1]] if segmenters else [None, None]
     if len(segmenters) > 2:
         raise UsageError("--vocab was given more than twice; give it once, or once for each side")
-    if is_joint and given[0] != given[1]:
+    are_pieces = [one is not None and not is_bpe_codes(read_file(one)) for one in given]
+    if is_joint and given[0] != given[1] and not all(are_pieces):
         raise UsageError(f"{paths[0]}: the model shares its embeddings; give --vocab once")
     if is_joint and texts[0] != texts[1]:
         raise UsageError(
             f"{paths[0]}: differs from {paths[1].name}, but the model shares its embeddings; do "
             "--src and --tgt name its languages?"
         )
-    sides = [
-        _map_subwords(path, of_side, special, segmenter, takes_apart=takes_apart)
-        for path, of_side, segmenter in zip(paths, texts, given, strict=True)
-    ]
+    if is_joint and all(are_pieces):
+        models = [read_pieces(path) for path in dict.fromkeys(segmenters)]
+        both = map_vocabulary(models, texts[0], special, controls=controls)
+        sides = [both, both]
+    else:
+        sides = [
+            _map_subwords(path, of_side, special, segmenter, controls, takes_apart=takes_apart)
+            for path, of_side, segmenter in zip(paths, texts, given, strict=True)
+        ]
     with_rules = [
         replace(side, vocabularies=tuple(Vocabulary(one.model, rules) for one in side.vocabularies))
         for side, rules in zip(sides, moses_rules(langs, moses), strict=True)
@@ -74,11 +82,12 @@ def _map_subwords(
     texts: Mapping[int, str],
     special: Mapping[int, int],
     segmenter: Path | None,
+    controls: Collection[str],
     *,
     takes_apart: bool,
 ) -> VocabularyMapping:
     if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
-        return map_vocabulary([read_pieces(segmenter)], texts, special)
+        return map_vocabulary([read_pieces(segmenter)], texts, special, controls=controls)
     rows = [row for row in range(max(texts) + 1) if row not in special.values()]
     listed = [texts.get(row, f"<row {row}>") for row in rows]
     if segmenter is not None:

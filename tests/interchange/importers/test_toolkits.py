@@ -20,6 +20,8 @@ SEGMENTED = {
     "fairseq/pre": PIECES,
     "opennmt_py/shared": CODES,
     "opennmt_py/apart": PIECES,
+    "ctranslate2/post": CODES,
+    "ctranslate2/apart": PIECES,
 }
 """By folder: what segments its text."""
 BY_LENGTH = ("--length-penalty", "1", "--length-penalty-form", "power", "--max-extra-tokens", "200")

@@ -1,0 +1,508 @@
+"""Folders of CTranslate2: what its converters made of a model of another toolkit, rounded or not.
+
+`model.bin` holds settings and weights, `config.json` the special tokens, and one list of pieces or
+two their ids. What segments text lies beside them, or the user names it. A package of Argos
+Translate has such a folder inside. An export of nmt has its vocabularies in its card.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Container, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt import console
+from nmt.config.model_config import TransformerConfig
+from nmt.config.recipes import model_config_from
+from nmt.data.language_tokens import LanguageTokens
+from nmt.data.pieces import SPECIAL
+from nmt.data.vocabulary import BOS_ID, EOS_ID, TAG
+from nmt.errors import DataError, UsageError, is_of_memory
+from nmt.interchange.ctranslate2_manifest import CARD
+from nmt.interchange.importers.huggingface_files import interleaved, residual_dimension
+from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
+from nmt.interchange.importers.m2m100 import language_tokens
+from nmt.interchange.importers.model_import import (
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    ForeignModel,
+    VocabularyMapping,
+    check_can_be_ours,
+    tags_of,
+    write_imported,
+)
+from nmt.interchange.importers.segmenters import map_sides
+from nmt.models.base import BARRED
+from nmt.models.model_file import ModelCard, read_card
+from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
+from nmt.system.files import parse_json, read_file
+
+_MODEL, _ARGOS, _CODES = "model.bin", "metadata.json", "bpe.model"
+_VERSIONS = range(4, 7)
+"""Of model.bin since January 2020. From 6 on, some settings are in config.json."""
+_TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
+_ROUNDED = {"int8": "0.4 %", "int16": "0.05 %", "float16": "0.05 %", "bfloat16": "0.4 %"}
+"""By type, how much rounding may change a number; with integers, of the largest in its row."""
+_SCALE = "weight_scale"  # what a weight was multiplied by, row by row or as a whole
+
+_SEGMENTERS = ("source.spm target.spm", "sentencepiece.model", "sentencepiece.bpe.model", _CODES)
+"""What may lie beside a model, or beside its folder in a package of Argos."""
+_ARGOS_MOSES = ("normalize", "tokenize", "escape")
+"""What Argos does to text before its codes."""
+
+_ONLY: dict[str, tuple[object, ...]] = {
+    "activation": ("RELU", "SWISH", "GELU"),
+    "multi_query_attention": (0,),
+    "alibi": (0,),
+    "rotary_interleave": (1,),
+    "rotary_base": (10_000.0,),
+}
+"""What our Transformer cannot be, by the usual values."""
+_SETTINGS = (
+    "num_heads pre_norm start_from_zero_embedding scale_embeddings multiply_by_sqrt_depth "
+    "rotary_dim embeddings_merge alignment_layer alignment_heads alibi_use_positive_positions "
+    "scale_alibi"
+).split()
+"""Other settings. Those of merging and ALiBi mean nothing in our Transformer."""
+_ACTIVATIONS = ("RELU", "GELUTanh", "SWISH", "GELU", "GELUSigmoid", "Tanh", "Sigmoid")
+
+_LAYER = {
+    "attention.qkv": "self_attention/linear_0",
+    "attention.output": "self_attention/linear_1",
+    "attention.relative.keys": "self_attention/relative_position_keys",
+    "attention.relative.values": "self_attention/relative_position_values",
+    "after_attention.norm": "self_attention/layer_norm",
+    "cross_attention.query": "attention/linear_0",
+    "cross_attention.key_value": "attention/linear_1",
+    "cross_attention.output": "attention/linear_2",
+    "after_cross_attention.norm": "attention/layer_norm",
+    "feed_forward.inner": "ffn/linear_0",
+    "feed_forward.outer": "ffn/linear_1",
+    "after_feed_forward.norm": "ffn/layer_norm",
+}
+"""Our parts of a layer, and theirs."""
+_OUTPUT = "decoder/projection/weight"
+_TABLES = {
+    EMBEDDINGS[0]: "encoder/embeddings_0/weight",
+    EMBEDDINGS[1]: "decoder/embeddings/weight",
+    EMBEDDINGS[2]: _OUTPUT,
+    OUTPUT_BIAS: "decoder/projection/bias",
+}
+_POSITIONS = {
+    "src_positions.weight": "encoder/position_encodings/encodings",
+    "tgt_positions.weight": "decoder/position_encodings/encodings",
+}
+_MATRICES = ("/weight", "/encodings", "_keys", "_values")
+_OF_LAYER = re.compile(r"(encoder|decoder)/layer_\d+/")
+_COMPARED, _NEAR = 512, 5e-3  # positions, and how near a table in bf16 is to its formula
+_MAX_POSITIONS = 1_001  # of a model without a table of them
+
+
+class _Model(NamedTuple):
+    """What `model.bin` holds."""
+
+    path: Path
+    version: int
+    rounded: str  # type of the output projection
+    settings: dict[str, Any]  # by name, as the next
+    weights: dict[str, Tensor]  # in fp32
+
+    def of(self, name: str) -> Tensor:
+        """Return a weight; DataError if there is none."""
+        if name not in self.weights:
+            raise DataError(f"{self.path}: lacks {name}")
+        return self.weights[name]
+
+
+class _Side(NamedTuple):
+    """The ids of a side, with the special ones in our order first."""
+
+    path: Path
+    rows: list[int]  # of each of these ids in the model; -1: it has none
+    texts: dict[int, str]
+
+
+def import_ctranslate2(
+    path: Path,
+    out: Path,
+    *,
+    src_lang: str | None,
+    tgt_lang: str | None,
+    segmenters: Sequence[Path] = (),
+    moses: Container[str] = (),
+) -> ModelCard:
+    """Write a model of CTranslate2 as a model file, and return its card.
+
+    path: its folder, or that of a package of Argos Translate, unpacked.
+    segmenters, moses: see `map_sides`; none: what lies beside the model.
+    DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
+    or a language is missing.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path}: not a folder; name that of {_MODEL}, or of an unpacked package")
+    folder = path / "model" if (path / "model" / _MODEL).exists() else path
+    model = _read_model(folder / _MODEL)
+    tokens = _tokens_of(folder, model)
+    langs = src_lang or "", tgt_lang or ""
+    if (folder / CARD).exists():
+        card = read_card(folder / CARD)
+        if segmenters or moses:
+            raise UsageError(
+                f"{folder}: has its vocabularies in {CARD}; leave out --vocab, --moses-"
+            )
+        both = card.src_vocabulary, card.tgt_vocabulary
+        sides = [_Side(folder / CARD, list(range(len(one))), {}) for one in both]
+        config, tables, order, _ = _config_of(model, sides, tokens)
+        src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
+        foreign = ForeignModel(config, src, tgt, card.languages, order)
+        langs, longest = (langs[0] or card.src_lang, langs[1] or card.tgt_lang), card.max_src_tokens
+    else:
+        sides = [_side_of(folder, side, model, tokens) for side in ("source", "target")]
+        config, tables, order, positions = _config_of(model, sides, tokens)
+        foreign, langs = _foreign(folder, sides, config, order, langs, segmenters, moses)
+        longest = positions - 1
+    if model.rounded in _ROUNDED:
+        console.warning(
+            f"{model.path}: its weights were rounded to {model.rounded}, by up to "
+            f"{_ROUNDED[model.rounded]}; the model file has them as they are now"
+        )
+    unread = set(model.weights)
+
+    def read(ours: str) -> Tensor:
+        if ours.endswith("_positions.weight"):
+            return tables[ours][: config.max_positions]
+        if ours in tables:
+            weight = tables[ours]
+        else:
+            name = _foreign_name(ours)
+            gate = re.sub(r"ffn/linear_0/(?=weight)", "ffn/linear_0_noact/", name)
+            unread.difference_update((name, gate))
+            if name.endswith("/bias") and name not in model.weights:
+                return torch.zeros(len(model.of(f"{name.removesuffix('bias')}weight")))
+            weight = model.of(name)
+            if gate != name and gate in model.weights:
+                weight = torch.cat((weight, model.of(gate)))
+        dimension = residual_dimension(ours)
+        if order is None or dimension is None:
+            return weight
+        return weight.index_select(dimension, order)
+
+    return write_imported(
+        out, model.path, foreign, read, unread, langs=langs, max_src_tokens=longest
+    )
+
+
+def _read_model(path: Path) -> _Model:
+    """Read `model.bin`.
+
+    It is a version, the name and revision of a specification, and the name, shape, type and content
+    of each variable. Names of variables that are equal to others, such as tied embeddings, end it.
+    Variables without dimensions are settings, and so are vectors in int8, which are texts.
+    """
+    content, place = read_file(path), 0
+
+    def take(form: str) -> tuple[Any, ...]:
+        nonlocal place
+        values = struct.unpack_from(form, content, place)
+        place += struct.calcsize(form)
+        return values
+
+    def take_name() -> str:
+        (length,) = take("<H")
+        name: str = take(f"<{length}s")[0].rstrip(b"\0").decode()
+        return name.replace("encoder/embeddings/", "encoder/embeddings_0/")  # as it is now
+
+    try:
+        (version,) = take("<I")
+        if version not in _VERSIONS or (specification := take_name()) != "TransformerSpec":
+            what = specification if version in _VERSIONS else f"model.bin of version {version}"
+            raise UsageError(
+                f"{path}: is a {what}; nmt imports a TransformerSpec of versions {_VERSIONS[0]} to "
+                f"{_VERSIONS[-1]}"
+            )
+        stored = dict[str, Tensor]()
+        _, count = take("<2I")
+        for _ in range(count):
+            name, (dimensions,) = take_name(), take("<B")
+            shape, (kind, size) = take(f"<{dimensions}I"), take("<BI")
+            numbers = bytearray(take(f"<{size}s")[0])
+            stored[name] = torch.frombuffer(numbers, dtype=getattr(torch, _TYPES[kind])).view(shape)
+        aliases = {take_name(): take_name() for _ in range(take("<I")[0])}
+        if place != len(content):
+            raise ValueError("something follows")
+        rounded = stored[aliases.get(_OUTPUT, _OUTPUT)].dtype
+        for name in [name for name in stored if name.endswith(_SCALE)]:
+            of_rows = stored.pop(name).float().view(-1, 1)
+            stored[name.removesuffix("_scale")] = stored[name.removesuffix("_scale")] / of_rows
+        settings, weights = dict[str, Any](), dict[str, Tensor]()
+        for name, values in stored.items():
+            if not values.dim():
+                settings[name] = values.item()
+            elif values.is_floating_point():
+                weights[name] = values.float()
+            else:
+                settings[name] = bytes(values.numpy()).decode()
+        weights |= {alias: weights[name] for alias, name in aliases.items()}
+        if any(one.dim() != 2 for name, one in weights.items() if name.endswith(_MATRICES)):
+            raise ValueError("a matrix of other dimensions")
+    except (struct.error, ValueError, LookupError, RuntimeError) as error:
+        if is_of_memory(error):
+            raise
+        raise DataError(f"{path}: damaged, or not a model.bin of CTranslate2") from None
+    return _Model(path, version, str(rounded).removeprefix("torch."), settings, weights)
+
+
+def _tokens_of(folder: Path, model: _Model) -> dict[str, Any]:
+    """Return the values of `config.json`, which before version 6 are settings of the model."""
+    path, settings = folder / CONFIG, model.settings
+    if model.version >= 6:
+        if not path.exists():
+            raise DataError(f"{path}: no such file; copy the whole folder")
+        values = read_json(path)
+    else:
+        usual = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+        values = {name: settings.pop(name, token) for name, token in usual.items()}
+        for one in ("source_bos", "source_eos"):
+            values[f"add_{one}"] = settings.pop(f"with_{one}", 0)
+        first = "bos_token" if settings.pop("with_target_bos", 1) else "eos_token"
+        is_open = settings.pop("user_decoder_start_tokens", 0)
+        values["decoder_start_token"] = None if is_open else values[first]
+    for name in ("unk_token", "bos_token", "eos_token", "decoder_start_token"):
+        if not isinstance(values.get(name), str):
+            raise UsageError(f"{path}: {name} is {values.get(name)!r}; nmt needs to know it")
+    check_can_be_ours(path, values, {"add_source_bos": (False,), "quantization_type": (None, 0)})
+    return values
+
+
+def _side_of(folder: Path, side: str, model: _Model, tokens: dict[str, Any]) -> _Side:
+    """Return the ids of a side, which are places in its list of pieces."""
+    names = [f"{one}_vocabulary{end}" for one in ("shared", side) for end in (".json", ".txt")]
+    path = next((folder / name for name in names if (folder / name).exists()), folder / names[0])
+    pieces = _pieces_in(path)
+    size = len(model.of(_TABLES[EMBEDDINGS[side == "target"]]))
+    if tokens["unk_token"] not in pieces and len(pieces) < size:
+        pieces.append(tokens["unk_token"])
+    if len(pieces) != size:
+        raise DataError(
+            f"{path}: has {len(pieces):,} pieces, but {model.path} has embeddings for {size:,}"
+        )
+    ids = {piece: id_ for id_, piece in reversed([*enumerate(pieces)])}  # the first of equal ones
+    eos, start = tokens["eos_token"], tokens["decoder_start_token"]
+    if eos not in ids:
+        raise UsageError(f"{path}: has no {eos}")
+    pad = "<blank>" if "<blank>" in ids else "<pad>"
+    special = (pad, tokens["unk_token"], tokens["bos_token"] if start == eos else start, eos)
+    first = [ids.get(piece, -1) for piece in special]
+    rows = first + [id_ for id_ in range(size) if id_ not in first]
+    of_ours = {piece.text for piece in SPECIAL.values()} - {*special}  # which no text may spell
+    texts = {
+        our: pieces[row]
+        for our, row in enumerate(rows)
+        if row >= 0 and ids[pieces[row]] == row and pieces[row] not in of_ours
+    }
+    last = len(rows) - 1  # which has its share in the softmax
+    return _Side(path, rows, {last: f"<row {last}>", **texts})
+
+
+def _pieces_in(path: Path) -> list[str]:
+    """Return the pieces of a list; DataError if there is none, or it is damaged."""
+    try:
+        content = read_file(path)
+        if path.suffix == ".json":
+            return list(map(str, [*parse_json(content)]))
+        return content.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file, nor a list for each side") from None
+    except (ValueError, TypeError):
+        raise DataError(f"{path}: damaged: not a list of pieces") from None
+
+
+def _foreign(
+    folder: Path,
+    sides: Sequence[_Side],
+    config: TransformerConfig,
+    order: Tensor | None,
+    langs: tuple[str, str],
+    segmenters: Sequence[Path],
+    moses: Container[str],
+) -> tuple[ForeignModel, tuple[str, str]]:
+    """Return all but the weights, and the languages that the user or a package of Argos names."""
+    package, places, named = folder.parent / _ARGOS, [folder], dict[str, Any]()
+    if package.exists():
+        places, named = [folder, folder.parent], read_json(package)
+        check_can_be_ours(package, named, {"target_prefix": ("",)})
+        langs = langs[0] or str(named.get("from_code")), langs[1] or str(named.get("to_code"))
+    if not segmenters:
+        beside = [[place / n for n in names.split()] for place in places for names in _SEGMENTERS]
+        segmenters = next((paths for paths in beside if all(p.exists() for p in paths)), ())
+        if named and segmenters and segmenters[0].name == _CODES:
+            moses = moses or _ARGOS_MOSES
+    pieces, is_joint = sides[0].texts.values(), config.tie_embeddings == "all"
+    codes = language_tokens(pieces) if is_joint and config.first_input == "eos" else {}
+    if not (codes or all(langs)):
+        raise UsageError(f"{folder}: does not name its languages; give --src and --tgt")
+    src, tgt = map_sides(
+        [side.path for side in sides],
+        [side.texts for side in sides],
+        {id_: id_ for id_ in SPECIAL},
+        segmenters,
+        langs=langs,
+        moses=moses,
+        is_joint=is_joint,
+        controls={*filter(TAG.fullmatch, pieces), *codes.values()},
+    )
+    languages = tags_of(src.vocabularies[0])
+    if codes:
+        languages = LanguageTokens(codes, src="src", tgt="tgt")
+        for side, lang in zip(("src", "tgt"), langs, strict=True):
+            if lang:
+                languages.check(side, lang, f"--{side}", is_given=True)
+    config = replace(config, output_bias=config.output_bias or bool(tgt.barred))
+    return ForeignModel(config, src, tgt, languages, order), langs
+
+
+def _config_of(
+    model: _Model, sides: Sequence[_Side], tokens: dict[str, Any]
+) -> tuple[TransformerConfig, dict[str, Tensor], Tensor | None, int]:
+    """Return the configuration of our Transformer; UsageError if it cannot be this model.
+
+    Returns also our tables, which have the ids of the sides as rows, the order of the residual
+    stream if it is not ours, and how many positions the model has.
+    """
+    settings, weights, layer = _settings_of(model), model.weights, "encoder/layer_0"
+    d_ff, width = model.of(f"{layer}/ffn/linear_0/weight").shape
+    positions, order = _positions_of(model, settings)
+    found = [weights.pop(name) for name in _POSITIONS.values() if name in weights]
+    tables = dict(zip(_POSITIONS, found, strict=False))
+    for ours, theirs in _TABLES.items():
+        rows = sides[ours != EMBEDDINGS[0]].rows
+        empty = BARRED if ours == OUTPUT_BIAS else 0.0
+        table = weights.pop(theirs, torch.zeros(max(rows) + 1) if ours == OUTPUT_BIAS else None)
+        if table is None or len(table) <= max(rows):
+            raise DataError(f"{model.path}: has no {theirs}, or too few rows of it")
+        # The last one is that of -1.
+        tables[ours] = torch.cat((table, table.new_full((1, *table.shape[1:]), empty)))[rows]
+    scale = settings.get("scale_embeddings", settings.get("multiply_by_sqrt_depth", 1))
+    factor = scale if isinstance(scale, float) else width**0.5 if scale else 1.0
+    if not math.isclose(factor, width**0.5, rel_tol=1e-6):
+        for name in EMBEDDINGS[:2]:
+            tables[name] *= factor / width**0.5  # by whose divisor our Transformer multiplies
+    src, tgt, output = (tables[name] for name in EMBEDDINGS)
+    starts_with_eos = tokens["decoder_start_token"] == tokens["eos_token"]
+    if settings.get("start_from_zero_embedding"):
+        first_input = "zeros"
+    elif starts_with_eos or torch.equal(tgt[BOS_ID], tgt[EOS_ID]):  # as in our exports
+        first_input = "eos"
+    elif sides[1].rows[BOS_ID] < 0:
+        raise UsageError(f"{sides[1].path}: has no {tokens['decoder_start_token']}")
+    else:
+        first_input = "bos" if tgt[BOS_ID].any() else "zeros"
+    if first_input != "bos":
+        tgt[BOS_ID] = output[BOS_ID]  # the decoder does not read it
+    tie = "none"
+    if torch.equal(tgt, output):
+        tie = "all" if torch.equal(src, output) else "decoder"
+    for name in [name for name in weights if name.endswith("/bias")]:
+        if not weights[name].any():
+            del weights[name]  # our Transformer need not have it
+    feed_forward = settings.get("activation", _ACTIVATIONS[0]).lower()
+    if f"{layer}/ffn/linear_0_noact/weight" in weights:
+        check_can_be_ours(model.path, settings, {"activation": ("SWISH",)})
+        feed_forward = "swiglu"
+    layers = {match[0] for match in map(_OF_LAYER.match, weights) if match}
+    config = TransformerConfig(
+        num_encoder_layers=sum(name.startswith("encoder") for name in layers),
+        num_decoder_layers=sum(name.startswith("decoder") for name in layers),
+        d_model=width,
+        d_ff=d_ff,
+        num_heads=settings.get("num_heads", 0),
+        pre_norm=bool(settings.get("pre_norm", True)),
+        norm="layer" if f"{layer}/ffn/layer_norm/beta" in weights else "rms",
+        norm_epsilon=tokens.get("layer_norm_epsilon") or 0.0,
+        feed_forward=feed_forward,
+        attention_bias=any(re.search("attention/linear_./bias", name) for name in weights),
+        output_bias=bool(tables[OUTPUT_BIAS].any()),
+        first_input=first_input,
+        # The converter of transformers leaves it to the tokenizer to end sources with eos, and its
+        # decoders start with eos.
+        source_end=starts_with_eos or bool(tokens.get("add_source_eos")),
+        tie_embeddings=tie,
+        dropout=0.1,
+        **positions,
+    )
+    model_config_from("transformer", asdict(config), str(model.path))  # checks all values
+    return config, tables, order, min(map(len, found), default=_MAX_POSITIONS)
+
+
+def _settings_of(model: _Model) -> dict[str, Any]:
+    """Return the settings, which both sides and all layers share (UsageError)."""
+    settings = dict[str, Any]()
+    for name, value in model.settings.items():
+        key = name.rpartition("/")[2]
+        if key == "activation" and value in range(len(_ACTIVATIONS)):
+            value = _ACTIVATIONS[value]
+        other = settings.setdefault(key, value)
+        if key not in (*_ONLY, *_SETTINGS) or other != value:
+            elsewhere = f", and elsewhere {other!r}" if other != value else ""
+            raise UsageError(
+                f"{model.path}: {name} is {value!r}{elsewhere}, which nmt does not import"
+            )
+    check_can_be_ours(model.path, settings, _ONLY)
+    return settings
+
+
+def _positions_of(model: _Model, settings: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
+    """Return our values for the positions, and the order of the residual stream if not ours.
+
+    CTranslate2 has a table of most positions. We have the formula that it comes from, or else a
+    learned vector for each of its rows.
+    """
+    tables = [model.weights[name] for name in _POSITIONS.values() if name in model.weights]
+    keys = model.weights.get(f"encoder/layer_0/{_LAYER['attention.relative.keys']}")
+    if "rotary_dim" in settings:
+        return {"positions": "rotary"}, None
+    if keys is not None:
+        return {"positions": "relative", "max_relative_distance": len(keys) // 2}, None
+    if not tables:  # as of OpenNMT-tf
+        return {"positions": "sinusoidal_halves", "first_position": 1}, None
+    forms = list(map(_formula_of, tables))
+    if len(forms) == 1 or forms[0] != forms[1]:
+        raise UsageError(f"{model.path}: encoder and decoder differ in their positions")
+    values, is_apart = forms[0]
+    return values, interleaved(tables[0].shape[1]) if is_apart else None
+
+
+def _formula_of(table: Tensor) -> tuple[dict[str, Any], bool]:
+    """Return our values for a table of positions, and whether its sines and cosines lie apart."""
+    rows, width = table[:_COMPARED].shape
+    if width % 2 == 0:
+        halves, paper = sinusoids_by_halves(rows + 2, width), sinusoidal_positions(rows, width)
+        formulas = {("sinusoidal_halves", n, False): halves[n : n + rows] for n in range(3)}
+        formulas["sinusoidal", 0, False] = paper
+        formulas["sinusoidal", 0, True] = paper[:, interleaved(width).argsort()]
+        for (positions, first, is_apart), formula in formulas.items():
+            if torch.allclose(table[:rows], formula, rtol=0, atol=_NEAR):
+                return {"positions": positions, "first_position": first}, is_apart
+    repeated = int((table == table[-1]).all(dim=1).flip(0).cumprod(0).sum())  # as our exports do
+    return {"positions": "learned", "max_positions": len(table) - repeated + 1}, False
+
+
+def _foreign_name(ours: str) -> str:
+    """Return the name of a layer's weight, or of a last norm, in CTranslate2's file."""
+    if ours.startswith(("encoder_norm", "decoder_norm")):
+        place = ours.partition(".")[0].replace("_norm", "/layer_norm")
+    else:
+        side, layer, kind = ours.split(".", 2)
+        place = f"{side}/layer_{layer}/{_LAYER[re.sub(r'[._](weight|bias)$', '', kind)]}"
+    if "relative" in ours:
+        return place
+    names = ("gamma", "beta") if "norm" in ours else ("weight", "bias")
+    return f"{place}/{names[ours.endswith('bias')]}"

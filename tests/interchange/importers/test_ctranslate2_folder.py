@@ -1,0 +1,393 @@
+"""Folders of CTranslate2; test_toolkits.py says that they score and translate as there."""
+
+import json
+import math
+import re
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+import torch
+from command_line import Nmt, write
+from foreign_m2m100 import M2M100
+from foreign_models import import_huggingface
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.config.model_config import TransformerConfig
+from nmt.data.moses import Moses
+from nmt.data.vocabulary import Vocabulary
+from nmt.models.model_file import load_model, read_card, write_model
+
+HERE = Path(__file__).parent
+POST, APART = HERE / "ctranslate2" / "post", HERE / "ctranslate2" / "apart"
+CODES, PIECES = HERE / "fairseq" / "post" / "codes.bpe", HERE / "fairseq" / "pre"
+WRITTEN = HERE.parents[1] / "written_before" / "model.safetensors"
+LANGS = ("--src", "en", "--tgt", "de")
+ALONE = ("--workers", "1", "--threads", "1", "--no-guard", "--beam-size", "1")
+TYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
+
+
+@dataclass
+class Binary:
+    """A `model.bin`, read and written by what `ctranslate2.specs.model_spec` does."""
+
+    version: int
+    specification: str
+    variables: dict[str, NDArray[Any]]
+    aliases: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "Binary":
+        content, place = path.read_bytes(), 0
+
+        def take(form: str) -> tuple[Any, ...]:
+            nonlocal place
+            place += struct.calcsize(form)
+            return struct.unpack_from(form, content, place - struct.calcsize(form))
+
+        def name() -> str:
+            return str(take(f"<{take('<H')[0]}s")[0][:-1].decode())
+
+        (version,), specification, (_, count) = take("<I"), name(), take("<2I")
+        variables = {}
+        for _ in range(count):
+            named, shape = name(), take(f"<{take('<B')[0]}I")
+            kind, size = take("<BI")
+            variables[named] = np.frombuffer(take(f"<{size}s")[0], TYPES[kind]).reshape(shape)
+        return cls(version, specification, variables, {name(): name() for _ in range(*take("<I"))})
+
+    def write(self, path: Path) -> None:
+        def name(text: str) -> bytes:
+            return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+        parts = [struct.pack("<I", self.version), name(self.specification)]
+        parts.append(struct.pack("<2I", 7, len(self.variables)))
+        for named, values in self.variables.items():
+            kind = TYPES.index(values.dtype.str.replace("|", "<"))
+            parts.append(name(named) + struct.pack(f"<B{values.ndim}I", values.ndim, *values.shape))
+            parts.append(struct.pack("<BI", kind, values.nbytes) + values.tobytes())
+        parts.append(struct.pack("<I", len(self.aliases)))
+        parts += [name(alias) + name(named) for alias, named in self.aliases.items()]
+        path.write_bytes(b"".join(parts))
+
+
+Change = Callable[[Binary, dict[str, Any]], object]
+
+
+def changed(tmp_path: Path, change: Change, model: Path = POST) -> Path:
+    """A copy of a folder whose model.bin or config.json was changed."""
+    folder = tmp_path / "changed"
+    shutil.copytree(model, folder)
+    binary = Binary.read(folder / "model.bin")
+    config = json.loads((folder / "config.json").read_text())
+    change(binary, config)
+    binary.write(folder / "model.bin")
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def unchanged(*_: object) -> None:
+    """Change nothing."""
+
+
+def config_of(model: Path) -> TransformerConfig:
+    config = read_card(model).config
+    assert isinstance(config, TransformerConfig)
+    return config
+
+
+def importing(nmt: Nmt, folder: Path, out: Path, *words: str | Path) -> Path:
+    nmt("import", "ctranslate2", folder, out, *words).succeeded()
+    return out
+
+
+def translated(nmt: Nmt, model: Path, *words: str) -> str:
+    words = (*ALONE, *words)
+    return nmt("translate", model, "--input", POST / "source.txt", *words).succeeded().stdout
+
+
+def same_weights(ours: Path, theirs: Path) -> bool:
+    """Whether a model has all weights of another, but for an embedding that nobody reads."""
+    mine, others = (dict(load_model(path)[0].named_parameters()) for path in (ours, theirs))
+    mine.pop("output_bias", None)  # bars pieces in exports
+    return all(
+        torch.equal(weight[3:], others[name][3:])
+        if "tgt_emb" in name
+        else weight.equal(others[name])
+        for name, weight in mine.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"pre_norm": True, "norm": "rms", "feed_forward": "swiglu", "positions": "rotary"},
+        {
+            "positions": "learned",
+            "max_positions": 60,
+            "tie_embeddings": "none",
+            "source_end": False,
+        },
+        {"positions": "sinusoidal_halves", "first_position": 2, "first_input": "eos"},
+        {"tie_embeddings": "decoder", "feed_forward": "gelu", "attention_bias": True},
+    ],
+)
+def test_an_export_comes_back_as_it_was(nmt: Nmt, tmp_path: Path, values: dict[str, Any]) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    config = TransformerConfig(
+        num_encoder_layers=2, num_decoder_layers=1, d_model=16, d_ff=24, num_heads=2, **values
+    )
+    rules = Moses("en", normalize=False, tokenize=True)
+    card = read_card(WRITTEN)
+    moses = Vocabulary(card.src_vocabulary.model, rules)
+    card = replace(card, config=config, src_vocabulary=moses, tgt_vocabulary=moses)
+    weights: dict[str, Tensor] = dict(card.build().named_parameters())
+    for name, weight in weights.items():
+        if "bias" in name:  # those of zeros are left out
+            torch.nn.init.normal_(weight)
+    write_model(tmp_path / "model", card, weights)
+    nmt("export", "ctranslate2", tmp_path / "model", tmp_path / "export").succeeded()
+    back = importing(nmt, tmp_path / "export", tmp_path / "back.safetensors")
+    assert same_weights(tmp_path / "model", back)
+    found = read_card(back)
+    differing = ("dropout", "norm_epsilon", "output_bias")  # which exports lack, or spell out
+    assert asdict(config_of(back)) == asdict(config) | dict.fromkeys(differing, ANY)
+    assert (found.src_lang, found.tgt_lang) == (card.src_lang, card.tgt_lang)
+    assert found.src_vocabulary.moses == rules
+    words = ("import", "ctranslate2", tmp_path / "export", tmp_path / "other")
+    assert "--vocab" in nmt(*words, "--vocab", CODES).refusal(2)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "float16", "bfloat16", "int8_float16"])
+def test_rounded_weights_are_what_they_stand_for(nmt: Nmt, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    nmt("export", "ctranslate2", WRITTEN, tmp_path / kind, "--quantization", kind).succeeded()
+    done = nmt("import", "ctranslate2", tmp_path / kind, tmp_path / "back").succeeded()
+    assert f"rounded to {kind.partition('_')[0]}" in done.stderr
+    models = [load_model(path)[0] for path in (WRITTEN, tmp_path / "back")]
+    before, after = (dict(model.named_parameters())["encoder.0.attention.qkv"] for model in models)
+    allowed = 0.004 * before.abs().amax(dim=1, keepdim=True)
+    assert not before.equal(after)
+    assert ((before - after).abs() <= allowed).all()
+
+
+def test_the_tokens_of_languages_are_chosen(nmt: Nmt, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    nllb = import_huggingface(nmt, M2M100().write(tmp_path / "nllb"))
+    nmt("export", "ctranslate2", nllb, tmp_path / "export").succeeded()
+    models = [nllb, importing(nmt, tmp_path / "export", tmp_path / "card.safetensors")]
+    for name in ("export.json", "card.safetensors"):
+        (tmp_path / "export" / name).unlink()
+    models.append(importing(nmt, tmp_path / "export", tmp_path / "pieces.safetensors"))
+    pairs = [
+        ("--from", "eng_Latn", "--to", lang, "--max-tokens", "9")
+        for lang in ("deu_Latn", "zho_Hans")
+    ]
+    first, *others = ([translated(nmt, model, *pair) for pair in pairs] for model in models)
+    assert first[0] != first[1]
+    assert others == [first, first]
+    words = ("import", "ctranslate2", tmp_path / "export", tmp_path / "out", "--src", "fra_Latn")
+    assert "--src" in nmt(*words).refusal(2)
+
+
+def test_a_package_of_argos_says_what_segments_its_text(nmt: Nmt, tmp_path: Path) -> None:
+    package = tmp_path / "translate-en_de-1_0"
+    shutil.copytree(POST, package / "model")
+    shutil.copy(CODES, package / "bpe.model")
+    metadata = {"from_code": "en", "to_code": "de"}
+    (package / "metadata.json").write_text(json.dumps(metadata))
+    moses = ("--moses-normalize", "--moses-tokenize", "--moses-escape")
+    explicit = importing(nmt, POST, tmp_path / "a", *LANGS, "--vocab", CODES, *moses)
+    for folder in (package, package / "model"):
+        found = importing(nmt, folder, tmp_path / f"{folder.name}.safetensors")
+        assert translated(nmt, found) == translated(nmt, explicit)
+    (package / "metadata.json").write_text(json.dumps(metadata | {"target_prefix": "__de__"}))
+    words = ("import", "ctranslate2", package, tmp_path / "b")
+    assert "target_prefix" in nmt(*words).refusal(2)
+
+
+def test_an_argos_package_of_nmt_comes_back(nmt: Nmt, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
+    out = tmp_path / "en_de.argosmodel"
+    nmt("export", "argos", WRITTEN, out, "--quantization", "float32").succeeded()
+    with zipfile.ZipFile(out) as package:
+        package.extractall(tmp_path)
+    (folder,) = tmp_path.glob("translate-*")
+    back = importing(nmt, folder, tmp_path / "back.safetensors")
+    assert "unpacked" in nmt("import", "ctranslate2", out, tmp_path / "zip").refusal(2)
+    assert translated(nmt, back, "--max-tokens", "9") == translated(
+        nmt, WRITTEN, "--max-tokens", "9"
+    )
+
+
+def test_segmenters_beside_the_model_are_found(nmt: Nmt, tmp_path: Path) -> None:
+    folder = changed(tmp_path, unchanged, APART)
+    refused = nmt("import", "ctranslate2", folder, tmp_path / "a", *LANGS).refusal(2)
+    assert "--vocab spm.model" in refused
+    for lang, name in (("en", "source.spm"), ("de", "target.spm")):
+        shutil.copy(PIECES / f"spm.{lang}.model", folder / name)
+    found = importing(nmt, folder, tmp_path / "a", *LANGS)
+    given = [word for lang in ("en", "de") for word in ("--vocab", PIECES / f"spm.{lang}.model")]
+    assert translated(nmt, found) == translated(
+        nmt, importing(nmt, APART, tmp_path / "b", *LANGS, *given)
+    )
+
+
+def as_of_2021(binary: Binary, config: dict[str, Any]) -> None:
+    """Change a model into one of version 5, whose settings were variables."""
+    binary.version = 5
+    values = {"with_source_eos": 1, "with_target_bos": 0}
+    binary.variables |= {name: np.array(value, "<i1") for name, value in values.items()}
+    binary.variables["eos_token"] = np.frombuffer(b"</s>", "<i1")
+    for name in ("num_heads", "pre_norm", "activation"):
+        binary.variables[name] = binary.variables.pop(f"encoder/{name}")
+        del binary.variables[f"decoder/{name}"]
+    old, new = "encoder/embeddings/weight", "encoder/embeddings_0/weight"
+    rename = {new: old}
+    binary.aliases = {rename.get(a, a): rename.get(b, b) for a, b in binary.aliases.items()}
+    binary.variables = {rename.get(name, name): one for name, one in binary.variables.items()}
+    config.clear()
+
+
+def test_models_of_earlier_years_are_read(nmt: Nmt, tmp_path: Path) -> None:
+    folder = changed(tmp_path, as_of_2021)
+    (folder / "config.json").unlink()
+    pieces = json.loads((folder / "shared_vocabulary.json").read_text())
+    (folder / "shared_vocabulary.json").unlink()
+    write(folder / "shared_vocabulary.txt", pieces)
+    old = importing(nmt, folder, tmp_path / "old", *LANGS, "--vocab", CODES)
+    new = importing(nmt, POST, tmp_path / "new", *LANGS, "--vocab", CODES)
+    assert same_weights(old, new)
+    assert config_of(old) == config_of(new)
+
+
+def sines_apart(binary: Binary, _: object) -> None:
+    """Reorder the residual stream so that the paper's sines come before its cosines."""
+    width = 64
+    paper = np.arange(256)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
+    table = np.stack([np.sin(paper), np.cos(paper)], axis=-1).reshape(256, width)
+    binary.variables["decoder/position_encodings/encodings"] = table.astype("<f4")
+    order = np.arange(width).reshape(-1, 2).T.reshape(-1)
+    reads = (
+        r".*(embeddings.*|projection|attention/linear_0|/attention/linear_1|ffn/linear_0)/weight"
+    )
+    for name, values in binary.variables.items():
+        if re.fullmatch(reads, name) or "encodings" in name:
+            binary.variables[name] = values[:, order]
+        elif values.ndim and re.search(
+            r"norm|self_attention/linear_1|/attention/linear_2|ffn/linear_1", name
+        ):
+            binary.variables[name] = values[order]
+
+
+def paper_only(binary: Binary, _: object) -> None:
+    """Take the paper's positions in their own order."""
+    sines_apart(binary, _)
+    back = np.arange(64).reshape(2, -1).T.reshape(-1)
+    table = binary.variables["decoder/position_encodings/encodings"][:, back]
+    original = Binary.read(POST / "model.bin")
+    binary.variables = original.variables | {"decoder/position_encodings/encodings": table}
+
+
+def test_a_residual_stream_in_another_order_is_put_into_ours(nmt: Nmt, tmp_path: Path) -> None:
+    models = []
+    for name, change in (("apart", sines_apart), ("paper", paper_only)):
+        folder = changed(tmp_path / name, change)
+        models.append(importing(nmt, folder, tmp_path / f"{name}.safetensors", *LANGS))
+    assert all(config_of(model).positions == "sinusoidal" for model in models)
+    assert same_weights(*models)
+
+
+def setting(name: str, value: int) -> Change:
+    return lambda binary, _: binary.variables.update({name: np.array(value, "<i1")})
+
+
+def named(key: str, value: object) -> Change:
+    return lambda _, config: config.update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        (setting("decoder/activation", 4), 2, "elsewhere 'GELUSigmoid'"),
+        (
+            lambda binary, _: binary.variables.update(
+                {f"{side}/activation": np.array(1, "<i1") for side in ("encoder", "decoder")}
+            ),
+            2,
+            "GELUTanh",
+        ),
+        (setting("decoder/num_heads", 8), 2, "num_heads"),
+        (setting("decoder/alibi", 1), 2, "alibi"),
+        (setting("encoder/multi_query_attention", 1), 2, "multi_query_attention"),
+        (setting("decoder/final_logit_softcapping", 30), 2, "final_logit_softcapping"),
+        (named("decoder_start_token", None), 2, "decoder_start_token"),
+        (named("add_source_bos", True), 2, "add_source_bos"),
+        (named("quantization_type", 1), 2, "quantization_type"),
+        (named("eos_token", "<end>"), 2, "<end>"),
+        (named("decoder_start_token", "<start>"), 2, "<start>"),
+        (lambda binary, _: setattr(binary, "version", 7), 2, "version 7"),
+        (lambda binary, _: setattr(binary, "specification", "WhisperSpec"), 2, "WhisperSpec"),
+        (lambda binary, _: binary.variables.pop("encoder/layer_1/ffn/linear_0/weight"), 1, "lacks"),
+        (
+            lambda binary, _: binary.variables.update(
+                {"encoder/layernorm_embedding/gamma": np.ones(64, "<f4")}
+            ),
+            2,
+            "layernorm_embedding",
+        ),
+        (
+            lambda binary, _: binary.variables.update(
+                {"encoder/layer_0/ffn/linear_0/weight": np.ones(64, "<f4")}
+            ),
+            1,
+            "damaged",
+        ),
+        (
+            lambda binary, _: binary.variables.update(
+                {"encoder/layer_0/ffn/linear_0/weight": np.full((128, 64), math.nan, "<f4")}
+            ),
+            1,
+            "encoder.0.feed_forward.inner.weight",
+        ),
+    ],
+)
+def test_what_our_transformer_is_not_is_refused(
+    nmt: Nmt, tmp_path: Path, change: Change, status: int, said: str
+) -> None:
+    folder, out = changed(tmp_path, change), tmp_path / "out.safetensors"
+    words = ("import", "ctranslate2", folder, out, *LANGS, "--vocab", CODES)
+    assert said in nmt(*words).refusal(status)
+    assert not out.exists()
+
+
+def test_what_is_missing_or_damaged_is_named(nmt: Nmt, tmp_path: Path) -> None:
+    folder = changed(tmp_path, unchanged)
+    words = ("import", "ctranslate2", folder, tmp_path / "out")
+    assert "--src and --tgt" in nmt(*words).refusal(2)
+    pieces = json.loads((folder / "shared_vocabulary.json").read_text())
+    for content in (pieces[1:], 7, None):
+        (folder / "shared_vocabulary.json").write_text(json.dumps(content))
+        assert "shared_vocabulary.json" in nmt(*words, *LANGS).refusal(1)
+    for name in ("shared_vocabulary.json", "config.json", "model.bin"):
+        (folder / name).unlink()
+        assert name in nmt(*words, *LANGS).refusal(1)
+    content = (POST / "model.bin").read_bytes()
+    for damaged in (content[:-9], content[:900], content + b"\0", b"", content[:4] + b"\xff" * 99):
+        (folder / "model.bin").write_bytes(damaged)
+        assert "model.bin" in nmt(*words, *LANGS).refusal(1)
+
+
+def test_sources_end_with_eos_if_translations_begin_with_it(nmt: Nmt, tmp_path: Path) -> None:
+    """The converter of transformers leaves that to the tokenizer, and says that it is not so."""
+    folder = changed(tmp_path, named("add_source_eos", False))
+    found = importing(nmt, folder, tmp_path / "out.safetensors", *LANGS)
+    assert config_of(found).source_end
