@@ -80,11 +80,6 @@ class SourceText:
             flaws=tuple(flaws),
         )
 
-    def tags(self, block: Block) -> Sequence[str]:
-        """Return the tag of each source line of a block that was read."""
-        first = block.number - 1
-        return self.line_tags[first : first + block.lines] or [self.tag] * block.lines
-
     def read(self, *, corpus: int = 0, start: int = 1) -> Iterator[Block]:
         """Yield the lines from `start` on; DataError if a file has changed."""
         lines = start - 1

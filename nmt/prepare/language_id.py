@@ -19,10 +19,10 @@ import os
 import resource
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import chain, repeat, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import first_bytes
 from nmt.own_process import in_own_process
-from nmt.prepare.block import Mask, Pairs
+from nmt.prepare.block import Mask
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning_options import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
@@ -122,21 +122,21 @@ class LanguageIdentifier:
             yield other if _is_written_in(letters, other) else ""
 
 
-def measured(identifier: LanguageIdentifier, texts: Sequence[SourceText]) -> LanguageIdentifier:
+def measured(
+    identifier: LanguageIdentifier, texts: Iterable[tuple[SourceText, Sequence[Sequence[str]]]]
+) -> LanguageIdentifier:
     """Return the identifier with what it confuses in texts that are right; warn if it does.
 
-    texts: for valid and test.
+    texts: for valid and test, with the lines of both sides.
     """
     names = defaultdict[str, set[str]](set)
     totals = Counter[str]()
     found = defaultdict[str, Counter[str]](Counter)
-    for text, block in chain.from_iterable(zip(repeat(text), text.read()) for text in texts):
-        pairs = Pairs.decode(block)
+    for text, sides in texts:
         for index, (name, lang) in enumerate(zip(text.reader.sides, text.langs, strict=True)):
-            side, beside = pairs.sides[index], pairs.sides[1 - index]
-            labels = identifier.other_languages(side.lines, lang, beside.lines)
+            labels = identifier.other_languages(sides[index], lang, sides[1 - index])
             found[lang].update(filter(None, labels))
-            totals[lang] += len(side.lines)
+            totals[lang] += len(sides[index])
             names[lang].add(name)
     confused = set[tuple[str, str]]()
     for lang, counts in found.items():

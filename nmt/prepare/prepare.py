@@ -21,8 +21,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmt import console
 from nmt.data import manifest
 from nmt.data.composition import NFC
@@ -59,7 +57,13 @@ from nmt.prepare.vocabularies import (
     with_new_pieces,
     write_vocabularies,
 )
-from nmt.prepare.write_splits import HeldOutText, TrainSplit, index_lines, write_held_out
+from nmt.prepare.write_splits import (
+    HeldOutText,
+    TrainSplit,
+    index_lines,
+    with_nearest,
+    write_held_out,
+)
 from nmt.system.files import resolved, write_text
 from nmt.system.ray_workers import connect
 from nmt.system.workers import map_in_order
@@ -90,12 +94,12 @@ def prepare(
     finished = resume.find_folder(folder)
     with copies_kept(options.texts, folder.parent) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
-        settings = _settings(inputs)
+        settings = _settings(options, cleaning, inputs)
         if finished is not None:
             return _same(finished, settings, inputs)
         resume.check_space(folder, inputs.sources.space_needed(options))
-        _check_text(inputs)
-        sources, held_out, filters = _hold_out(inputs)
+        _check_text(options, inputs)
+        sources, held_out, filters = _hold_out(options, cleaning, inputs)
         _report_skipped_rules(options, filters)
         with resume.building_folder(folder) as unfinished:
             if unfinished == folder:
@@ -103,7 +107,7 @@ def prepare(
             key = resume.progress_key(settings, sources, inputs.vocabularies)
             progress, learnt = _progress_of(unfinished, key), NOTHING_LEARNT
             if progress is None:
-                progress, learnt = _begin(unfinished, key, inputs, filters)
+                progress, learnt = _begin(unfinished, key, options, inputs, filters)
             models = [(unfinished / file.name).read_bytes() for file in progress.vocabulary.files]
             subwords = Subwords(tuple(models), _moses(options), inputs.languages)
             subwords.add_words(learnt.counts)
@@ -117,11 +121,7 @@ def prepare(
             train.write(partial(encode, options=options), judgements)
             reject_report.check_any_left(train.rejects)
             reject_report.warn_if_most_rejected(train.rejects)
-            ends = np.cumsum([text.source.lines for text in held_out])
-            parts = np.split(train.nearest, ends[:-1])
-            held_out = [
-                replace(text, nearest=part) for text, part in zip(held_out, parts, strict=True)
-            ]
+            held_out = with_nearest(held_out, train.nearest)
             valid, *tests = _write_held_out(unfinished, options, sources, held_out, subwords)
             rejects, rejects_text = reject_report.write_reports(unfinished, train.rejects)
             info = manifest.DatasetInfo(
@@ -154,8 +154,8 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
-        _check_text(inputs)
-        sources, _, filters = _hold_out(inputs)
+        _check_text(options, inputs)
+        sources, _, filters = _hold_out(options, cleaning, inputs)
         _report_skipped_rules(options, filters)
         subwords = None
         if inputs.vocabularies:
@@ -176,10 +176,8 @@ def dry_run(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The options, and the files that they name, each read once."""
+    """The files that the options name, each read once."""
 
-    options: PrepareOptions
-    cleaning: CleaningOptions
     vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
     languages: LanguageTokens | None
     identifier: LanguageIdentifier | None  # of --langid
@@ -215,14 +213,13 @@ def _read_inputs(
             "--weight: the weights are so small that an epoch has no pairs; raise them"
         )
     vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
-    return _Inputs(
-        options, cleaning, vocabularies, languages, identifier, annotator, fixes, sources
-    )
+    return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
 
 
-def _settings(inputs: _Inputs) -> dict[str, Any]:
+def _settings(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> dict[str, Any]:
     """Return the options that decide, with the text, what is written: for `dataset.json`."""
-    options, cleaning = inputs.options, inputs.cleaning
     vocabularies, languages = inputs.vocabularies, inputs.languages
     used = asdict(options) | asdict(cleaning)
     used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
@@ -252,9 +249,9 @@ def _moses(options: PrepareOptions) -> MosesRules:
     return moses_rules(options.langs, options.moses_steps)
 
 
-def _check_text(inputs: _Inputs) -> None:
+def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
     """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
-    options, vocabularies = inputs.options, inputs.vocabularies
+    vocabularies = inputs.vocabularies
     warn_of_faults(inputs.sources, vocabularies)
     warn_of_unfit(vocabularies, inputs.sources.train)
     if options.moses_tokenize:
@@ -263,25 +260,26 @@ def _check_text(inputs: _Inputs) -> None:
         check_moses(inputs.sources.train, _moses(options), composes=composes)
 
 
-def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
+def _hold_out(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> tuple[Sources, list[HeldOutText], Filters]:
     """Read valid and the test sets, or draw valid from train, and keep both out of train.
 
     Returns the texts with those of valid, what was read of valid and the tests, and the rules that
     drop the same lines from train. DataError names the first unusable line.
     """
-    options, sources = inputs.options, inputs.sources
-    if inputs.identifier is not None:
-        identifier = measured(inputs.identifier, sources.held_out)
-        inputs = replace(inputs, identifier=identifier)
-    read = partial(HeldOutText.read, documents=options.documents, fix=inputs.cleaning.fix)
+    sources, identifier = inputs.sources, inputs.identifier
+    read = partial(HeldOutText.read, documents=options.documents, fix=cleaning.fix)
     held_out = list(map(read, sources.held_out))
-    filters = _filters_for(inputs, held_out)
+    if identifier is not None:
+        identifier = measured(identifier, ((text.source, text.raw) for text in held_out))
+    filters = _filters_for(options, cleaning, identifier, held_out)
     if not sources.valids:
         valids, numbers = draw_valid(sources.train, filters, options)
         drawn = list(map(read, valids))
         held_out, sources = [*drawn, *held_out], replace(sources, valids=valids)
         filters = replace(
-            _filters_for(inputs, held_out),
+            _filters_for(options, cleaning, identifier, held_out),
             drawn=numbers,
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             drawn_lines=index_lines(drawn, sources.train),
@@ -294,9 +292,13 @@ def _hold_out(inputs: _Inputs) -> tuple[Sources, list[HeldOutText], Filters]:
     return sources, held_out, filters
 
 
-def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
+def _filters_for(
+    options: PrepareOptions,
+    cleaning: CleaningOptions,
+    identifier: LanguageIdentifier | None,
+    held_out: Sequence[HeldOutText],
+) -> Filters:
     """Return the rules for text of which nothing was drawn for valid."""
-    options = inputs.options
     src_lines, tgt_lines = (
         list(chain.from_iterable(text.lines[side] for text in held_out)) for side in (0, 1)
     )
@@ -308,10 +310,10 @@ def _filters_for(inputs: _Inputs, held_out: Sequence[HeldOutText]) -> Filters:
         src = tgt = OverlapKeys.of(src_lines + tgt_lines)
         pairs = pairs.union(*(text.pairs for text in held_out))
     return Filters(
-        cleaning=inputs.cleaning,
+        cleaning=cleaning,
         held_out=(src, tgt),
         held_out_pairs=pairs,
-        identifier=inputs.identifier,
+        identifier=identifier,
         documents=options.documents,
     )
 
@@ -346,14 +348,13 @@ def _progress_of(folder: Path, key: str) -> resume.Progress | None:
 
 
 def _begin(
-    folder: Path, key: str, inputs: _Inputs, filters: Filters
+    folder: Path, key: str, options: PrepareOptions, inputs: _Inputs, filters: Filters
 ) -> tuple[resume.Progress, Learnt]:
     """Learn and write the vocabulary, and the lexicon of `--terms auto`, into an emptied folder.
 
     Returns the progress, without any shard, and what was learnt beside it.
     """
     resume.empty_folder(folder)
-    options = inputs.options
     train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[manifest.FileRecord, ...]()
     if not inputs.vocabularies:
         learnt = learn_vocabularies(

@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +55,7 @@ from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.text_checks import misfit, warn_of_misfit
-from nmt.system.files import atomic_writer, write_text
+from nmt.system.files import write_text
 from nmt.system.workers import map_in_order
 
 _WORTH_A_WARNING = 0.2  # of the pairs of valid or test
@@ -137,9 +137,10 @@ class HeldOutText:
     """
 
     source: SourceText
-    lines: tuple[list[str], list[str]]  # source and target, repaired as in train
+    raw: tuple[list[str], list[str]]  # source and target as they are written
+    lines: tuple[list[str], list[str]]  # the same, repaired as in train
     pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
-    breaks: int  # lines that end a document
+    breaks: Mask  # (lines,) which of them end a document
     nearest: Overlaps = field(default_factory=lambda: np.zeros(0, np.int16))
     """The overlap of each line with train, once train is written."""
 
@@ -149,8 +150,9 @@ class HeldOutText:
 
         fix: what is repaired in train, and so in the lines that train must not repeat.
         """
-        texts: tuple[list[str], list[str]] = ([], [])
-        breaks = 0
+        raw: tuple[list[str], list[str]] = ([], [])
+        repaired: tuple[list[str], list[str]] = ([], []) if fix else raw
+        breaks = [np.zeros(0, np.bool_)]
         found: Misfit | None = None
         before: Block | None = None
         for lines in map(Pairs.decode, source.read()):
@@ -159,7 +161,7 @@ class HeldOutText:
                 warn_of_misfit(source, found, block, before)
             before = block
             are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
-            breaks += int(are_breaks.sum())
+            breaks.append(are_breaks)
             if block.missing:
                 raise DataError(
                     f"{source.prefix} row {min(block.missing):,} lacks a side; every row of valid "
@@ -167,37 +169,33 @@ class HeldOutText:
                 )
             for where, side in zip(_places(source), lines.sides, strict=True):
                 name = block.encoding.name
-                _refuse(where, block, side.is_bad, f"is not valid {name}", "fix it")
+                _refuse(where, block.number, side.is_bad, f"is not valid {name}", "fix it")
                 is_blank = (side.visible == 0) & ~are_breaks
-                _refuse(where, block, is_blank, "is blank", "remove the pair")
-            if fix:
-                lines, _ = examine(lines, fix)
-            for side, text in zip(lines.sides, texts, strict=True):
+                _refuse(where, block.number, is_blank, "is blank", "remove the pair")
+            for side, text in zip(lines.sides, raw, strict=True):
                 text += side.lines
-        if source.lines == breaks:
+            if fix:
+                for side, text in zip(examine(lines, fix)[0].sides, repaired, strict=True):
+                    text += side.lines
+        are_breaks = np.concatenate(breaks)
+        if are_breaks.all():
             raise DataError(" and ".join(source.reader.sides) + " are empty")
-        return cls(source, texts, frozenset(pair_keys(*texts)), breaks)
+        return cls(source, raw, repaired, frozenset(pair_keys(*repaired)), are_breaks)
 
     def write(self, folder: Path, stem: str, subwords: Subwords, corpus: int) -> ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
+        source, tgt = self.source, self.raw[1]
+        src = list(map(tagged, self.raw[0], source.line_tags or repeat(source.tag)))
+        rows = subwords.encode(src, tgt, source.langs)
+        are_pairs = ~self.breaks
+        for where, side in zip(_places(source), rows, strict=True):
+            has_none = are_pairs & (side.lengths == 0)
+            _refuse(where, 1, has_none, "has no tokens", "remove the pair")
         builder = ShardBuilder(token_bytes=subwords.token_bytes)
-        langs = self.source.langs
-        with contextlib.ExitStack() as stack:
-            files = [
-                stack.enter_context(atomic_writer(path)) for path in self.text_files(folder, stem)
-            ]
-            for pairs in map(Pairs.decode, self.source.read()):
-                block, tgt_lines = pairs.block, pairs.tgt.lines
-                src_lines = list(map(tagged, pairs.src.lines, self.source.tags(block)))
-                rows = subwords.encode(src_lines, tgt_lines, langs)
-                are_pairs = ~blank_pairs(pairs)
-                for where, side in zip(_places(self.source), rows, strict=True):
-                    has_none = are_pairs & (side.lengths == 0)
-                    _refuse(where, block, has_none, "has no tokens", "remove the pair")
-                src_rows, tgt_rows = (side.select(are_pairs) for side in rows)
-                builder.extend(src_rows, tgt_rows, block.number + np.flatnonzero(are_pairs))
-                for file, lines in zip(files, (src_lines, tgt_lines), strict=True):
-                    file.write("".join(f"{line}\n" for line in lines).encode())
+        src_rows, tgt_rows = (side.select(are_pairs) for side in rows)
+        builder.extend(src_rows, tgt_rows, 1 + np.flatnonzero(are_pairs))
+        for path, lines in zip(self.text_files(folder, stem), (src, tgt), strict=True):
+            write_text(path, "".join(f"{line}\n" for line in lines))
         return write_shard(folder / f"{stem}.bin", builder, corpus=corpus)
 
     def faults(self, others: Sequence[HeldOutText]) -> Iterator[str]:
@@ -207,10 +205,10 @@ class HeldOutText:
         """
         src, tgt = map(primary_language, self.source.langs)
         copies = (line_overlaps(*self.lines) >= NEAR_COPY).sum() if src != tgt else 0
-        pairs = self.source.lines - self.breaks
+        pairs = self.source.lines - int(self.breaks.sum())
         found = {
             "have a target that equals or nearly copies its source; is it translated?": copies,
-            "repeat an earlier pair; remove them": pairs - len(self.pairs) + bool(self.breaks),
+            "repeat an earlier pair; remove them": pairs - len(self.pairs) + self.breaks.any(),
             "have a side that stands in train, so scores on it flatter; see the far half of "
             "`nmt evaluate`": (self.nearest >= SAME).sum(),
         }
@@ -227,13 +225,19 @@ class HeldOutText:
 
     def record(self) -> CorpusRecord:
         """Return the record of the text."""
-        rejected = {"break": self.breaks} if self.breaks else {}
+        rejected = {"break": int(self.breaks.sum())} if self.breaks.any() else {}
         record = self.source.record(lines=self.source.lines, rejected=rejected)
-        lines = zip(*self.lines, strict=True)
-        of_pairs = self.nearest[[any(map(str.strip, pair)) for pair in lines]]
+        of_pairs = self.nearest[~self.breaks]
         same, near = ((of_pairs >= least).sum() for least in (SAME, NEAR_COPY))
         median = round(float(np.median(np.minimum(of_pairs, OVERLAP_UNIT))) / OVERLAP_UNIT, 3)
         return replace(record, overlap=OverlapRecord(int(same), int(near - same), median))
+
+
+def with_nearest(texts: Sequence[HeldOutText], nearest: Overlaps) -> list[HeldOutText]:
+    """Return texts with their overlaps, given those of all their lines."""
+    ends = np.cumsum([text.source.lines for text in texts])
+    parts = np.split(nearest, ends[:-1])
+    return [replace(text, nearest=part) for text, part in zip(texts, parts, strict=True)]
 
 
 def write_held_out(
@@ -283,9 +287,10 @@ def _places(source: SourceText) -> tuple[str, str]:
     return f"{src} {source.reader.unit}", f"{tgt} {source.reader.unit}"
 
 
-def _refuse(where: str, block: Block, bad: Mask, problem: str, advice: str) -> None:
+def _refuse(where: str, first: int, bad: Mask, problem: str, advice: str) -> None:
+    """Raise DataError that names the first bad line of a mask; first: the mask's first line."""
     if bad.any():
-        number = block.number + int(np.argmax(bad))
+        number = first + int(np.argmax(bad))
         raise DataError(
             f"{where} {number:,} {problem}; every line of valid and test is kept, so {advice}"
         )
