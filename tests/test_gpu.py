@@ -34,8 +34,8 @@ from nmt.search.engine import Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.torch_engine import TorchEngine
 from nmt.training import dry_run, run_metrics
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.first_weights import first_weights
-from nmt.training.train_command import TrainCommand
 from nmt.training.update import TrainStep
 from nmt.translate.translator import Translator
 

@@ -35,7 +35,7 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     "click": "",
     "rich": "nmt/console.py",
     "tqdm": "nmt/console.py",
-    "matplotlib": ("nmt/plot.py", "nmt/translate/attention_picture.py"),
+    "matplotlib": ("nmt/system/plot.py", "nmt/translate/attention_picture.py"),
     "sentencepiece": "nmt/data/vocabulary.py",
     "sacrebleu": "nmt/scoring/",
     "sacremoses": "nmt/data/moses.py",

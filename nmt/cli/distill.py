@@ -33,7 +33,7 @@ from nmt.config.recipes import Recipe, parse_overrides, refuse_two_values, resol
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.data.manifest import FILE_NAME
 from nmt.errors import EXIT_DONE, EXIT_FAILED, UsageError
-from nmt.interchange.ctranslate2_manifest import CARD, is_export
+from nmt.interchange.ctranslate2_manifest import is_export
 from nmt.interchange.programs import CTRANSLATE2, PROGRAMS, needs
 from nmt.jobs.options import JobOptions
 from nmt.prepare.options import PrepareOptions
@@ -398,7 +398,7 @@ def _find_data(teacher: Path | None, data: Path | None) -> DataFolder:
 def _find_teacher(teacher: Path | None, text: TextOptions, folder: DataFolder | None) -> _Teacher:
     """Return who translates, and between which languages (NMTError)."""
     from nmt.interchange.importers.imported_once import model_of
-    from nmt.models.model_file import find_model, read_card
+    from nmt.models.model_file import CARD, find_model, read_card
     from nmt.runs.run_folder import RunFolder
 
     src, tgt = folder.info.langs if folder else (text.src_lang, text.tgt_lang)

@@ -219,7 +219,7 @@ def check_picture(name: str) -> Path:
     """
     if not name.lower().endswith(".svg"):
         raise UsageError(f"{name}: pictures are SVG; give a name that ends in .svg")
-    from nmt.plot import require_matplotlib
+    from nmt.system.plot import require_matplotlib
 
     require_matplotlib()
     return check_new_file(name)

@@ -139,8 +139,7 @@ def train(
     from nmt.data.manifest import read_info
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
-    from nmt.training.choose_recipe import choose_recipe, hand_over, handed_over
-    from nmt.training.train_command import TrainCommand
+    from nmt.training.choose_recipe import TrainCommand, choose_recipe, hand_over, handed_over
 
     asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]

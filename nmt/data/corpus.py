@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor, check_unpacked
 from nmt.errors import DataError, UsageError
-from nmt.system.files import is_there, refuse_pointer
+from nmt.system.files import is_there, read_when_ready, refuse_pointer
 
 _CHUNK_BYTES = 1 << 20
 _START_BYTES = 1 << 16
@@ -113,6 +113,14 @@ def _read(
         while block := file.read(_CHUNK_BYTES):
             watch(block)
             yield from text.feed(block)
+    yield from text.feed(b"", final=True)
+
+
+def read_pipe(descriptor: int, encoding: Encoding, name: str) -> Iterator[bytes]:
+    """Yield the text of a pipe or a terminal, as `read_chunks` does; errors call it `name`."""
+    text = TextStream(name, encoding)
+    while block := read_when_ready(descriptor, _CHUNK_BYTES):
+        yield from text.feed(block)
     yield from text.feed(b"", final=True)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import STEPS, Moses, moses_rules
 from nmt.errors import DataError
-from nmt.system.files import parse_json, read_file
+from nmt.system.files import parse_json, read_file, sha256_file
 
 FORMAT_VERSION = 3
 FILE_NAME = "dataset.json"
@@ -52,6 +53,18 @@ class FileRecord:
     name: str
     size: int
     sha256: str
+
+
+def record_file(path: Path) -> FileRecord:
+    return FileRecord(path.name, path.stat().st_size, sha256_file(path))
+
+
+def record_files(name: str, files: Sequence[Path]) -> FileRecord:
+    """Return one record of several files: of their sizes together, and of all their checksums."""
+    records = [record_file(path) for path in files]
+    listed = "".join(f"{record.sha256}  {record.name}\n" for record in records)
+    size = sum(record.size for record in records)
+    return FileRecord(name, size, hashlib.sha256(listed.encode()).hexdigest())
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.interchange.ctranslate2_manifest import CARD, FORMAT_VERSION, MANIFEST, Export
+from nmt.interchange.ctranslate2_manifest import FORMAT_VERSION, MANIFEST, Export
 from nmt.interchange.exports import check_replaceable, load_transformer, write_vocabularies
 from nmt.interchange.programs import CTRANSLATE2
 from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED
 from nmt.models.device import QUANTIZATIONS
 from nmt.models.layers import SwiGLU
-from nmt.models.model_file import ModelCard, model_checksum, write_model
+from nmt.models.model_file import CARD, ModelCard, model_checksum, write_model
 from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.system.files import atomic_folder, resolved, sha256_file, write_text
 

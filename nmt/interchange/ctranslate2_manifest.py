@@ -13,7 +13,7 @@ from nmt.data.manifest import build_value
 from nmt.errors import DataError
 from nmt.system.files import parse_json, read_file, sha256_file
 
-MANIFEST, CARD = "export.json", "card.safetensors"
+MANIFEST = "export.json"
 FORMAT_VERSION = 1
 # Of CTranslate2:
 _MODEL = "model.bin"
@@ -32,6 +32,8 @@ class Export:
     @classmethod
     def open(cls, folder: Path) -> Export:
         """Read an export's manifest; DataError if the folder is none, or a file was changed."""
+        from nmt.models.model_file import CARD
+
         path = folder / MANIFEST
         try:
             content = parse_json(read_file(path))

@@ -22,12 +22,11 @@ from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
-from nmt.search.ctranslate2_engine import count_gpus
-from nmt.search.engine import Engine
 from nmt.system.machine import RAY, cores, default_threads, most_workers
 from nmt.system.prefetch import Pause
 from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
 from nmt.system.workers import Workers, number_of_this_worker
+from nmt.translate.load_export import count_gpus
 from nmt.translate.load_export import load as load_export
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import BLANK, Translation
@@ -290,7 +289,6 @@ def _load(
     config: TranslationConfig, machine: _Machine = _Machine(), *, workers: int = 1
 ) -> Translator:
     """Load a model, or an export, which has workers and threads of its own."""
-    engine: Engine
     device, batch_tokens = machine.device, machine.batch_tokens
     if config.is_export:
         engine, language_pair = load_export(

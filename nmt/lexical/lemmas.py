@@ -16,6 +16,7 @@ from nmt.data.composition import compose
 from nmt.data.languages import primary_language
 from nmt.data.words import MARKS
 from nmt.errors import UsageError
+from nmt.lexical.word_list import ListedWord, has_phrase
 
 _RUN = rf"[^\W_]++(?>(?:[{MARKS}]++[^\W_]*+)*)"
 WORD = re.compile(rf"{_RUN}(?>(?:[-'’·]{_RUN})*)")
@@ -79,3 +80,20 @@ class LineForms:
         words = LineForms.of(term, self.lang).lemmas
         starts = range(len(self.lemmas) - len(words) + 1) if words else ()
         return any(self.lemmas[start : start + len(words)] == words for start in starts)
+
+
+@dataclass(frozen=True)
+class TermUse:
+    """A term of a line, and whether the translation has it."""
+
+    source: str  # as the file has it
+    target: str  # the preferred one
+    is_placed: bool  # any of its targets
+
+    @classmethod
+    def of(cls, term: ListedWord, text: str, lang: str | None = None) -> TermUse:
+        """Look for a term in its line's translation, in any form if its language is given."""
+        is_placed = any(has_phrase(text, target) for target in term.targets)
+        if not is_placed and lang is not None:
+            is_placed = any(map(LineForms.of(text, lang).has, term.targets))
+        return cls(term.source, term.targets[0], is_placed)

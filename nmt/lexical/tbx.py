@@ -21,7 +21,7 @@ from nmt.data.languages import OTHER_VARIANT, variant_rank
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
 from nmt.lexical.word_list import ListedWord
-from nmt.markup import xml_files, xml_text
+from nmt.markup import xml_files
 
 _ENTRIES = {"termEntry", "conceptEntry"}  # of version 2, and of version 3
 _LANGUAGES = {"langSet", "langSec"}
@@ -68,7 +68,7 @@ def read_tbx(path: Path, langs: tuple[str, str]) -> list[ListedWord]:
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = builder.data
-    chunks = xml_text.read_xml(path, lambda _: None)
+    chunks = xml_files.legal_xml(path, lambda _: None)
     xml_files.read_xml(path, parser, chunks, remedy="export it again")
     if not words:
         shown = ", ".join([*filter(None, codes)][:_SHOWN]) or "none"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nmt.models.base import TranslationModel
 
 KIND = "a model file"
+CARD = "card.safetensors"  # the name of one without weights, in an export
 FORMAT_VERSION = 3
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"

@@ -18,7 +18,7 @@ from nmt.errors import DataError
 from nmt.prepare.block import Block
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.readers.find import find_reader
-from nmt.prepare.readers.reader import Survey, stamps
+from nmt.prepare.readers.line_files import Survey
 from nmt.prepare.readers.reading import Reader, blocks_of, surveys_of
 from nmt.tables.formats import file_and_columns, name_and_value
 
@@ -170,6 +170,11 @@ class Sources:
         valids = n + len(options.valid)
         tests = dict(zip(names, sources[valids:], strict=True))
         return cls(tuple(by_weight), tuple(sources[n:valids]), tests)
+
+
+def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:
+    """Return size and modification time of each file, to notice changes while we read."""
+    return tuple((status.st_size, status.st_mtime_ns) for status in (path.stat() for path in files))
 
 
 def _survey_all(readers: Sequence[Reader], *, threads: int) -> list[tuple[Survey, ...]]:

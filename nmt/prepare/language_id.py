@@ -33,12 +33,12 @@ from nmt.data.composition import compose
 from nmt.data.languages import are_close
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import first_bytes
-from nmt.own_process import in_own_process
 from nmt.prepare.block import Mask
 from nmt.prepare.characters import known_scripts, letters_by_script
 from nmt.prepare.cleaning_options import BUNDLED_LANGID, LANGID_DOUBT, LANGID_SURE
 from nmt.prepare.corpora import SourceText
 from nmt.system.files import is_there, sha256_file
+from nmt.system.own_process import in_own_process
 
 _LABEL = "__label__"
 _ALL = 1 << 20

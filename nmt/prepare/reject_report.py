@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from nmt.console import printable, warning
-from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord
+from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, record_file
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Verdicts, show_line
 from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import RULE_OF
 from nmt.prepare.fixes import describe_flaw, is_frequent, joined_flaws
-from nmt.prepare.readers.reader import record_file
 from nmt.system.files import write_text
 
 EXAMPLES_PER_RULE = 20

@@ -30,7 +30,6 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError, NMTError, Stopped, UsageError
 from nmt.prepare.block import Hashes
 from nmt.prepare.corpora import Sources, SourceText
-from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import CorpusRejects
 from nmt.system import files
 
@@ -357,7 +356,7 @@ def write_hashes(folder: Path, rule: str, number: int, hashes: Hashes) -> manife
     path = folder / PROGRESS_FOLDER / f"{rule}-{number:05d}.bin"
     with files.atomic_writer(path) as file:
         file.write(hashes.astype("<u8").data)
-    return record_file(path)
+    return manifest.record_file(path)
 
 
 def hashed_rule(file: manifest.FileRecord) -> str:

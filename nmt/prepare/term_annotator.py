@@ -22,7 +22,7 @@ import numpy as np
 from nmt import console
 from nmt.data.composition import compose
 from nmt.data.epochs import random_bits, random_shares
-from nmt.data.manifest import FileRecord
+from nmt.data.manifest import FileRecord, record_file
 from nmt.data.shards import TokenRows
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
@@ -35,7 +35,6 @@ from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.lexical.word_list import WordList, has_phrase
 from nmt.prepare.block import Rows
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
-from nmt.prepare.readers.reader import record_file
 from nmt.system.files import is_there, sha256_file, write_text
 from nmt.tables.formats import file_and_columns
 

@@ -34,7 +34,7 @@ from nmt import console
 from nmt.data.composition import NFC, compose
 from nmt.data.epochs import Epochs, mixed_shares
 from nmt.data.language_tokens import LanguageTokens, spell_pair
-from nmt.data.manifest import VocabularyRecord
+from nmt.data.manifest import VocabularyRecord, record_file
 from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
@@ -44,7 +44,6 @@ from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import CODES, Filters
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import nothing_left
 from nmt.prepare.samples import sample_blocks
 from nmt.prepare.word_counts import WordCounts

@@ -31,6 +31,7 @@ from nmt.data.manifest import (
     OverlapRecord,
     ShardRecord,
     SplitRecord,
+    record_file,
 )
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.data.word_ids import Subwords
@@ -51,7 +52,6 @@ from nmt.prepare.duplicates import (
 from nmt.prepare.filters import CODES, blank_pairs
 from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
-from nmt.prepare.readers.reader import record_file
 from nmt.prepare.reject_report import warn_of_flaws
 from nmt.prepare.resume import Progress, hashed_rule, read_hashes, write_hashes, write_progress
 from nmt.prepare.text_checks import misfit, warn_of_misfit

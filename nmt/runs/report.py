@@ -19,9 +19,9 @@ from nmt.config.training_config import TrainingConfig
 from nmt.data.language_tokens import spell_pair
 from nmt.errors import UsageError
 from nmt.models.model_file import find_model
-from nmt.plot import short_number
 from nmt.runs.checkpoint import RunState, card_of_file
 from nmt.runs.run_folder import RunFolder
+from nmt.system.plot import short_number
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -37,7 +37,6 @@ from nmt.config.recipes import (
 )
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.plot import Panel, Point, draw_curves
 from nmt.system.files import (
     TEMPORARY_SUFFIX,
     atomic_writer,
@@ -50,6 +49,7 @@ from nmt.system.files import (
     resolved,
     write_text,
 )
+from nmt.system.plot import Panel, Point, draw_curves
 
 FORMAT_VERSION = 2
 WORK = "distill"

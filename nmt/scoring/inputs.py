@@ -17,17 +17,15 @@ from pathlib import Path
 from nmt import console
 from nmt.console import counted
 from nmt.data.compressed import SUFFIXES
-from nmt.data.corpus import Encoding, TextStream, decode_lines, read_lines, split_lines
+from nmt.data.corpus import Encoding, decode_lines, read_lines, read_pipe, split_lines
 from nmt.data.languages import is_pair
 from nmt.errors import DataError, UsageError
 from nmt.markup import segment_files
 from nmt.markup.file_types import TYPES, FileType, file_type, type_of_content
 from nmt.markup.segment_files import SegmentFile, Segments
-from nmt.system.files import read_when_ready
 from nmt.tables import formats
 from nmt.tables.scored_lines import form_of
 
-_CHUNK_BYTES = 1 << 20
 _FIRST_LINES = 100  # that show whether they are text
 _PAIR = ("source", "hypothesis")
 _UNKNOWN = ("und", "und")  # the languages, as ISO 639 spells that
@@ -192,7 +190,4 @@ def _stdin_chunks(encoding: Encoding) -> Iterator[bytes]:
         raise UsageError("stdin is closed; name the file of each text")
     if sys.stdin.isatty():
         console.notice("reading the translation from the keyboard; Ctrl-D ends it")
-    text = TextStream("stdin", encoding)
-    while block := read_when_ready(sys.stdin.fileno(), _CHUNK_BYTES):
-        yield from text.feed(block)
-    yield from text.feed(b"", final=True)
+    return read_pipe(sys.stdin.fileno(), encoding, "stdin")

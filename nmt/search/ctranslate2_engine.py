@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt.data.vocabulary import PAD_ID, Vocabulary
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.ctranslate2_manifest import CARD
+from nmt.models.model_file import CARD
 from nmt.search.engine import Engine, Hypothesis, OnStep, Searched, Source, source_cost
 from nmt.search.options import SearchOptions
 
@@ -190,12 +190,6 @@ def _finished(result: Any) -> Any:
         if is_of_memory(error):
             raise
         raise DataError(f"CTranslate2 cannot use the export: {error}; export it again") from None
-
-
-def count_gpus() -> int:
-    """Return the GPUs that CTranslate2 can use."""
-    count: int = import_ctranslate2().get_cuda_device_count()
-    return count
 
 
 def import_ctranslate2() -> Any:

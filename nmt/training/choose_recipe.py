@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import console
@@ -32,10 +34,37 @@ from nmt.data.pieces import PieceModel
 from nmt.errors import UsageError
 from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.runs.run_folder import RunFolder
-from nmt.training.train_command import TrainCommand
 
 _RECIPE = "NMT_RECIPE"
 """The variable that holds a recipe for the processes that this one starts."""
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """What a user gave to `nmt train`."""
+
+    data: Path
+    out: Path
+    init_from: Path | None = None
+    model: str | None = None
+    config: Path | None = None
+    settings: tuple[str, ...] = ()
+    """The words of all other options."""
+    reason: str = ""
+    """Why it trains in one process, if it does."""
+
+    def __str__(self) -> str:
+        """Return the command for a shell."""
+        return shlex.join(("nmt", *self.words))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments of `nmt`."""
+        words = ["train", str(self.data), "--out", str(self.out)]
+        named = {"--init-from": self.init_from, "--model": self.model, "--config": self.config}
+        for option, given in named.items():
+            words += [] if given is None else [option, str(given)]
+        return (*words, *self.settings)
 
 
 def hand_over(recipe: Recipe) -> None:

@@ -26,6 +26,7 @@ from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.files import megabytes
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.memory import (
     PeakMemory,
     available_bytes,
@@ -37,7 +38,6 @@ from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop_request import StopRequest
-from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
 TRIAL_SECONDS = 5.0

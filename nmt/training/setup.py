@@ -26,8 +26,8 @@ from nmt.runs.run_folder import InitialModel, RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import default_threads, most_workers
 from nmt.training.autotune import choose_auto_values
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.memory import available_bytes
-from nmt.training.train_command import TrainCommand
 from nmt.training.validation import tokenizers_of
 
 _FEWEST_TOKENS = 500

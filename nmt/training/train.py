@@ -20,12 +20,12 @@ from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
 from nmt.system.distributed import Ranks
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.failures import end_with, finish_saving, ignoring_signals_after_failure
 from nmt.training.run_metrics import checksum_of_all
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
 from nmt.training.stop_request import StopRequest
-from nmt.training.train_command import TrainCommand
 from nmt.training.trainer import Trainer
 
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.plot import FAINT, GRID, HEADER, MARGIN, draw, legible
+from nmt.system.plot import FAINT, GRID, HEADER, MARGIN, draw, legible
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.errors import DataError, UsageError
-from nmt.interchange.ctranslate2_manifest import CARD, Export
-from nmt.models.model_file import read_card
+from nmt.interchange.ctranslate2_manifest import Export
+from nmt.models.model_file import CARD, read_card
 from nmt.search.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
+from nmt.search.engine import Engine
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 
@@ -21,7 +22,7 @@ def load(
     threads: int,
     batch_tokens: int | None = None,
     with_scores: bool = True,
-) -> tuple[CTranslate2Engine, LanguagePair]:
+) -> tuple[Engine, LanguagePair]:
     """Load an export.
 
     device: cpu or cuda.
@@ -72,6 +73,12 @@ def load(
         with_scores=with_scores,
     )
     return engine, language_pair
+
+
+def count_gpus() -> int:
+    """Return the GPUs that CTranslate2 can use."""
+    count: int = import_ctranslate2().get_cuda_device_count()
+    return count
 
 
 def _states(folder: Path) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ from typing import Any, Self
 from nmt.config.fields import check, part, value
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, is_export
+from nmt.interchange.ctranslate2_manifest import MANIFEST, is_export
 from nmt.interchange.importers.imported_once import model_of
 from nmt.markup.file_types import AS_LINES, FORMS
 from nmt.models.device import PRECISIONS
@@ -237,7 +237,7 @@ class TranslationConfig:
         return next((form for form, is_chosen in chosen.items() if is_chosen), "text")
 
     def _check_models(self) -> None:
-        from nmt.models.model_file import check_context, check_languages, find_model
+        from nmt.models.model_file import CARD, check_context, check_languages, find_model
 
         for model in self.models:
             _checksum(model)
@@ -265,7 +265,7 @@ class TranslationConfig:
     @cached_property
     def reads_annotations(self) -> bool:
         """Whether the models were trained to read terms, so that search need not force them."""
-        from nmt.models.model_file import find_model, reads_annotations
+        from nmt.models.model_file import CARD, find_model, reads_annotations
 
         cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
         return bool(cards) and all(card.is_file() and reads_annotations(card) for card in cards)

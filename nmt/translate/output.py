@@ -19,7 +19,7 @@ from operator import attrgetter
 
 from nmt.console import counted
 from nmt.errors import DataError
-from nmt.lexical.term_use import TermUse
+from nmt.lexical.lemmas import TermUse
 from nmt.tables.scored_lines import FAIRSEQ, N_BEST, form_of
 from nmt.translate.alignment import Alignment, pharaoh
 

@@ -15,7 +15,7 @@ from itertools import accumulate, chain, pairwise
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.lexical.annotation import Annotation, annotate
-from nmt.lexical.term_use import TermUse
+from nmt.lexical.lemmas import TermUse
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_list import (
     FoundWord,

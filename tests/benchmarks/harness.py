@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from nmt.plot import Panel, draw_curves
 from nmt.system.machine import WAITING
+from nmt.system.plot import Panel, draw_curves
 
 NMT = (sys.executable, "-m", "nmt")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nmt.lexical.lemmas import WORD, LineForms, has_lemmas, lemma
+from nmt.lexical.lemmas import WORD, LineForms, TermUse, has_lemmas, lemma
+from nmt.lexical.word_list import ListedWord
 
 pytest.importorskip("simplemma", reason="needs the extra terms")
 
@@ -45,3 +46,20 @@ def test_a_term_is_found_in_any_form(term: str, is_there: bool) -> None:
 def test_words_take_in_their_marks(line: str) -> None:
     assert WORD.findall(line) == line.split()
     assert not LineForms.of(line, "xx").has(line[:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "lang", "is_placed"),
+    [
+        ("Die Katze schläft", None, True),
+        ("Zwei Katzen schlafen", None, False),
+        ("Zwei Katzen schlafen", "de", True),
+        ("Zwei Kater schlafen", "de", True),  # the other target
+        ("Zwei Hunde schlafen", "de", False),
+    ],
+)
+def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
+    text: str, lang: str | None, is_placed: bool
+) -> None:
+    use = TermUse.of(ListedWord("cat", ("Katze", "Kater")), text, lang)
+    assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)

@@ -17,8 +17,8 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import EOS_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2 import export_ctranslate2
-from nmt.interchange.ctranslate2_manifest import CARD, MANIFEST, Export
-from nmt.models.model_file import ModelCard, load_model, write_model
+from nmt.interchange.ctranslate2_manifest import MANIFEST, Export
+from nmt.models.model_file import CARD, ModelCard, load_model, write_model
 from nmt.search.ctranslate2_engine import CTranslate2Engine
 from nmt.search.engine import Hypothesis, SearchResult, Source
 from nmt.search.options import SearchOptions

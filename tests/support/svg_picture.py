@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from nmt.plot import PALETTE
+from nmt.system.plot import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -32,8 +32,8 @@ from nmt.models.model_file import ModelReader
 from nmt.models.tensor_file import TensorFile
 from nmt.runs.checkpoint import STATE_KIND, STATE_VERSION
 from nmt.system.distributed import Ranks
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.train import train as train_run
-from nmt.training.train_command import TrainCommand
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]

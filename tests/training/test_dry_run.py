@@ -14,9 +14,9 @@ from nmt.config.fields import Value
 from nmt.errors import NMTError, UsageError
 from nmt.models.registry import count_parameters
 from nmt.training import dry_run as module
+from nmt.training.choose_recipe import TrainCommand
 from nmt.training.dry_run import MAIN_ROWS, dry_run
 from nmt.training.run_metrics import MetricsWindow
-from nmt.training.train_command import TrainCommand
 from nmt.training.update import TrainStep
 from nmt.training.validation import Validator
 

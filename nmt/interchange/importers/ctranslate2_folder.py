@@ -26,7 +26,6 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, TAG
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.ctranslate2_manifest import CARD
 from nmt.interchange.importers.huggingface_files import interleaved, residual_dimension
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.m2m100 import language_tokens
@@ -41,7 +40,7 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.interchange.importers.segmenters import map_sides
 from nmt.models.base import BARRED
-from nmt.models.model_file import ModelCard, read_card
+from nmt.models.model_file import CARD, ModelCard, read_card
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 from nmt.system.files import parse_json, read_file
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nmt import console
 from nmt.console import listed
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, find_sides
 from nmt.errors import DataError, UsageError
 from nmt.markup.file_types import decoded, file_type, first_bytes, type_of_content
+from nmt.markup.segment_files import SegmentFile, check_segments
 from nmt.prepare.readers.hub_files import files_of, is_pattern
-from nmt.prepare.readers.line_files import MosesFiles
+from nmt.prepare.readers.line_files import MosesFiles, TextInMemory
 from nmt.prepare.readers.reading import Reader
-from nmt.prepare.readers.segments import find_segments
 from nmt.prepare.readers.text_names import FORMATS, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import (
@@ -28,9 +29,10 @@ from nmt.tables.formats import (
     refuse_spreadsheet,
     suffix_of,
 )
-from nmt.tables.joined import JoinedTables
+from nmt.tables.table import JoinedTables
 
 _TAR = (".tar", ".tgz", ".tbz2", ".txz")
+_USES = ("source", "reference")
 _BARS = " ||| "  # between the sides of a pair, as fast_align reads it
 
 
@@ -94,7 +96,7 @@ def find_reader(
         reader: Reader = _open(request)
         return reader
     if not _is_prefix(here, langs):
-        segments = find_segments(name, encoding, copies)
+        segments = _find_segments(name, encoding, copies)
         if segments is not None:
             return segments
     files = _find_files(name, here, langs, copies)
@@ -129,6 +131,38 @@ def _two_requests(request: FileRequest, copies: Mapping[str, Path]) -> Iterator[
         path, both = copies.get(file, Path(file)), (column, column) if column else ()
         side = replace(request, file=file, path=path, columns=both, langs=(lang, lang))
         yield replace(side, is_one_side=True)
+
+
+def _find_segments(
+    name: str, encoding: Encoding, copies: Mapping[str, Path]
+) -> TextInMemory | None:
+    """Read a test set of WMT or IWSLT, such as src.sgm,ref.sgm or test.xml:A; None if it is none.
+
+    A pair is a segment, not a line.
+
+    DataError if they are damaged, or differ in their segments. UsageError if a side is missing, or
+    is no test set.
+    """
+    names = two_files(name) or (name, name)
+    found = [SegmentFile.named(copies.get(one, Path(one))) for one in names]
+    if not any(found):
+        return None
+    sides = []
+    for one, file, use in zip(names, found, _USES, strict=True):
+        if file is None:
+            raise UsageError(f"{name}: {one} is lines of text; give it as SGML or XML, too")
+        if not file.path.is_file():
+            raise DataError(f"{file.path}: no such file")
+        if names[0] == names[1] and not file.has_all_sides:
+            raise UsageError(f"{name}: has one side only; give two files as SOURCE,TARGET")
+        if use == "source":  # of which there is only one
+            file = file._replace(whose=None)
+        sides.append(file.read(encoding, use))
+    check_segments((one, side.segments) for one, side in zip(names, sides, strict=True))
+    if sides[-1].left_out:
+        console.notice(f"{name}: {sides[-1].described_rest}")
+    files = tuple(dict.fromkeys(file.path for file in found if file is not None))
+    return TextInMemory.of(names, [side.lines for side in sides], files=files, unit="segment")
 
 
 def _find_files(

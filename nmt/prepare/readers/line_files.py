@@ -21,19 +21,30 @@ from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
 from nmt.data.languages import OTHER_VARIANT, of_country, variant_rank
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
-from nmt.data.manifest import FileRecord
+from nmt.data.manifest import FileRecord, record_file
 from nmt.errors import DataError
 from nmt.prepare.block import Block
-from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file
 from nmt.system.files import refuse_pointer
 from nmt.system.prefetch import prefetched
 from nmt.tables.formats import FileRequest
 
+MAX_BAD_SHARE = 0.1
+"""A larger share of bad lines means another encoding or other columns, not a few accidents."""
 _CHUNK_BYTES = 1 << 20
 # RuntimeError: it is encrypted, or of another version or compression.
 _OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 _LISTS = (".ids", ".xml")  # of documents, in archives of OPUS
 _LINK = re.compile(rb'<link\b[^>]*\bxtargets="[^";]+;[^";]+"')
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What reading a text once has shown of it, or of one of its sides."""
+
+    record: FileRecord
+    lines: int
+    text_bytes: int  # size of the text, uncompressed
+    warnings: tuple[str, ...]  # what is odd about it
 
 
 class LineFiles(ABC):

@@ -17,10 +17,10 @@ from pathlib import Path
 from nmt import console
 from nmt.data import line_blocks
 from nmt.data.line_blocks import Advance
+from nmt.data.manifest import record_file, record_files
 from nmt.errors import DataError
 from nmt.prepare.block import Block
-from nmt.prepare.readers.line_files import LineFiles, Validity
-from nmt.prepare.readers.reader import MAX_BAD_SHARE, Survey, record_file, record_files
+from nmt.prepare.readers.line_files import MAX_BAD_SHARE, LineFiles, Survey, Validity
 from nmt.tables.table import Row, Table
 
 _SHOWN = 8  # reasons of rows that are left out

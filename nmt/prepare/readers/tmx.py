@@ -21,8 +21,7 @@ from nmt.data.languages import OTHER_VARIANT, variant_rank
 from nmt.data.line_blocks import LONGEST_LINE, Advance
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
-from nmt.markup.xml_files import feed_xml
-from nmt.markup.xml_text import read_xml
+from nmt.markup.xml_files import feed_xml, legal_xml
 from nmt.tables.formats import FileRequest
 from nmt.tables.table import Row, Table
 
@@ -61,7 +60,7 @@ class TmxFile(Table):
 
     def rows(self, advance: Advance) -> Iterator[Row]:
         path, units = self.request.path, _Units(self.request.path)
-        chunks = read_xml(path, watch=lambda content: advance(len(content)))
+        chunks = legal_xml(path, watch=lambda content: advance(len(content)))
         for _ in feed_xml(path, units.parser, chunks, remedy="export it again"):
             yield from map(self._row, units.take())
 

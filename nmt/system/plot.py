@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import UsageError
-from nmt.own_process import full_name, in_own_process
+from nmt.system.own_process import full_name, in_own_process
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

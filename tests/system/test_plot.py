@@ -13,7 +13,7 @@ import pytest
 from svg_picture import places, texts, titles
 
 from nmt.errors import NMTError, UsageError
-from nmt.plot import Panel, draw_curves, legible
+from nmt.system.plot import Panel, draw_curves, legible
 
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
@@ -91,7 +91,7 @@ def test_all_that_is_written_is_written_as_it_is() -> None:
 PICTURE = [Panel("panel", [("series", [(0, 1), (9, 2)])], "unit")], "run"
 SCRIPT = f"""
 import sys
-from nmt.plot import Panel, draw_curves
+from nmt.system.plot import Panel, draw_curves
 print(draw_curves(*{PICTURE}), end="")
 sys.exit("matplotlib" in sys.modules)  # which would have read the settings of this folder
 """

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from nmt import own_process
 from nmt.errors import NMTError
-from nmt.own_process import in_own_process
+from nmt.system import own_process
+from nmt.system.own_process import in_own_process
 
 
 def test_a_function_is_called_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
