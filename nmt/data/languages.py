@@ -7,7 +7,7 @@ Codes may be BCP 47 (de, pt-BR, zh-Hans), ISO 639 (deu, cmn) or NLLB's form with
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,6 @@ _CHOSEN_SCRIPTS = {"Hans", "Hant"}.union(*_SCRIPTS.values())
 _SCRIPT_NAMES = {"simplified": "Hans", "traditional": "Hant", "latin": "Latn"}
 _SCRIPT_NAMES |= {"cyrillic": "Cyrl", "arabic": "Arab"}
 """How the names of columns tell scripts apart, as in Chinese (Traditional)."""
-OTHER_VARIANT = 3  # the rank of a text in another script or region than was asked for
 _MANY = 4096  # codes that are remembered; a damaged file may have more
 _OLD = {"zh-chs": "zh-Hans", "zh-cht": "zh-Hant"}
 """Codes of old Microsoft tools that mean something else today."""
@@ -162,8 +161,8 @@ def variant_rank(found: str, asked: str) -> int | None:
     - 0: the codes are equal.
     - 1: language, script and region are equal, such as en-US for en, zh-Hant for zh-TW, nb for no.
     - 2: language and script are equal, and `asked` names no region, such as pt-PT for pt.
-    - `OTHER_VARIANT`: only the language is equal, such as zh-TW for zh, or pt-PT for pt-BR.
-    - None: it is another language, or not a code.
+    - None: it is another language, or not a code. Or only the language is equal, such as zh-TW for
+      zh, or pt-PT for pt-BR.
     """
     if _tag(found).lower() == _tag(asked).lower():
         return 0
@@ -172,7 +171,13 @@ def variant_rank(found: str, asked: str) -> int | None:
         return None
     if one == other:
         return 1
-    return 2 if one[1] == other[1] and not _names_region(asked) else OTHER_VARIANT
+    return 2 if one[1] == other[1] and not _names_region(asked) else None
+
+
+def serving_codes(codes: Iterable[str], asked: str) -> list[str]:
+    """Return the codes that serve if a code was asked for, the best first (`variant_rank`)."""
+    ranks = ((variant_rank(code, asked), code) for code in codes)
+    return [code for _, code in sorted((rank, code) for rank, code in ranks if rank is not None)]
 
 
 @lru_cache(_MANY)
@@ -220,7 +225,7 @@ def names_language(name: str, code: str) -> bool:
         scripts = {variant[1] for variant in map(_variant, (name, code)) if variant}
         if "-" not in _tag(name) or "-" not in _tag(code):
             return len(scripts & _CHOSEN_SCRIPTS) < 2
-        return variant_rank(name, code) not in (OTHER_VARIANT, None)
+        return variant_rank(name, code) is not None
     codes = {primary_language(code), _tag(code).split("-")[0].lower()}
     names = [_english_names().get(language, frozenset()) for language in codes]
     if _folded(match["name"]) not in frozenset().union(*names):

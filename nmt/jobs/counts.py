@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 
 from nmt import console
 from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.jobs.lines import Line
+from nmt.jobs.parallel import Translators
 from nmt.markup.kept_pieces import find_message
+from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Tally, Translation
+
+
+def translate_whole(
+    lines: Sequence[Line], pool_lines: int, start: Callable[[], Translators], unit: str
+) -> tuple[list[Translation], Counts, LanguagePair]:
+    """Translate the lines of what is read as a whole, `pool_lines` at a time, and count them.
+
+    start: returns translators, when it has been read; unit: what progress calls a line.
+    """
+    pools = (lines[first : first + pool_lines] for first in range(0, len(lines), pool_lines))
+    counts, translations, started = Counts(), list[Translation](), time.monotonic()
+    with console.progress("translating", total=len(lines), unit=unit) as bar:
+        translators = start()
+        for translated in translators.translate(pools, bar.update):
+            translations += translated
+    language_pair = translators.translator.language_pair
+    for line, translation in zip(lines, translations, strict=True):
+        counts.add(line, translation, composes=language_pair.src_vocabulary.composes)
+    counts.lines_out, counts.seconds = counts.lines, time.monotonic() - started
+    return translations, counts, language_pair
 
 
 @dataclass

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from nmt import console
 from nmt.console import counted
 from nmt.data.corpus import Encoding
-from nmt.jobs.counts import Counts
+from nmt.jobs.counts import Counts, translate_whole
 from nmt.jobs.lines import Line
 from nmt.jobs.parallel import Translators
 from nmt.markup.documents import Document
 from nmt.markup.file_types import FileType
 from nmt.markup.json_catalogues import lacks_plurals
-from nmt.translate.output import Translation
 
 
 def translate_document(
@@ -50,26 +48,13 @@ def translate_document(
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
     lines = [Line(unit.line, unit=unit.marked) for unit in document.units]
-    pools = (lines[first : first + pool_units] for first in range(0, len(lines), pool_units))
-    counts = Counts()
-    started = time.monotonic()
-    translations: list[Translation] = []
-    with console.progress("translating", total=len(lines), unit="units") as bar:
-        translators = start()
-        for translated in translators.translate(pools, bar.update):
-            translations += translated
-    language_pair = translators.translator.language_pair
-    composes = language_pair.src_vocabulary.composes
+    translations, counts, language_pair = translate_whole(lines, pool_units, start, "units")
     if kind.name == "JSON" and lacks_plurals(
         content.decode(errors="replace"), tgt_lang := language_pair.languages[1]
     ):
         console.notice(
             f"{source}: {tgt_lang} has more plural forms than its keys; add those that you need"
         )
-    for line, translation in zip(lines, translations, strict=True):
-        counts.add(line, translation, composes=composes)
-    counts.lines_out = counts.lines
-    counts.seconds = time.monotonic() - started
     texts = (
         None if translation.error or not translation.segments else translation.text
         for translation in translations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -12,13 +11,12 @@ from pathlib import Path
 from nmt import console
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.jobs.counts import Counts
+from nmt.jobs.counts import Counts, translate_whole
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
 from nmt.jobs.parallel import Translators
 from nmt.markup.file_types import FileType, type_of_content
 from nmt.tables.formats import CSV, JSON_LINES, TSV, FileRequest, file_and_columns, suffix_of
-from nmt.translate.output import Translation
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"\s*(?:```\w*\n\s*)?")
@@ -79,16 +77,7 @@ def translate_table(
     raw = [one.removesuffix("\r") for text in paragraphs for one in text]
     valid = [_SURROGATE.sub("\ufffd", one) for one in raw]
     lines = [Line(one, is_valid=one == read) for one, read in zip(valid, raw, strict=True)]
-    pools = (lines[first : first + pool_lines] for first in range(0, len(lines), pool_lines))
-    counts, translations, started = Counts(), list[Translation](), time.monotonic()
-    with console.progress("translating", total=len(lines), unit="paragraphs") as bar:
-        translators = start()
-        for translated in translators.translate(pools, bar.update):
-            translations += translated
-    composes = translators.translator.language_pair.src_vocabulary.composes
-    for line, translation in zip(lines, translations, strict=True):
-        counts.add(line, translation, composes=composes)
-    counts.lines_out, counts.seconds = counts.lines, time.monotonic() - started
+    translations, counts, _ = translate_whole(lines, pool_lines, start, "paragraphs")
     waiting = (translation.text for translation in translations)
     new = ["\n".join(islice(waiting, len(text))) for text in paragraphs]
     try:

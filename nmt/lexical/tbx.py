@@ -9,19 +9,17 @@ Sources: ISO 30042:2008 and :2019; TBX-Basic, https://www.tbxinfo.net.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
 
 from nmt import console
-from nmt.data.languages import OTHER_VARIANT, variant_rank
+from nmt.data.languages import serving_codes
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
 from nmt.lexical.word_list import ListedWord
-from nmt.markup import xml_files
+from nmt.markup.xml_files import legal_xml, read_xml, xml_parser
 
 _ENTRIES = {"termEntry", "conceptEntry"}  # of version 2, and of version 3
 _LANGUAGES = {"langSet", "langSec"}
@@ -57,19 +55,18 @@ def read_tbx(path: Path, langs: tuple[str, str]) -> list[ListedWord]:
             entries += 1
             by_code = _by_language(element)
             codes.update(dict.fromkeys(by_code))
-            sources, targets = (_terms_in(by_code, lang) for lang in langs)
+            # The terms of each variant of a language, of the one that serves best first.
+            sources, targets = (
+                [by_code[code] for code in serving_codes(filter(by_code.get, by_code), lang)]
+                for lang in langs
+            )
             target = tuple(chain.from_iterable(targets[:1]))  # of the variant that serves best
             words.extend(ListedWord(one, target) for some in sources for one in some if target)
             translated += any(sources) and bool(target)
             element.clear()  # a database may have a million
 
-    parser = expat.ParserCreate("utf-8")
-    parser.buffer_text = True
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = builder.data
-    chunks = xml_files.legal_xml(path, lambda _: None)
-    xml_files.read_xml(path, parser, chunks, remedy="export it again")
+    parser = xml_parser(start, end, builder.data, "utf-8")
+    read_xml(path, parser, legal_xml(path, lambda _: None), remedy="export it again")
     if not words:
         shown = ", ".join([*filter(None, codes)][:_SHOWN]) or "none"
         raise DataError(
@@ -103,13 +100,6 @@ def _by_language(entry: Element) -> dict[str, list[str]]:
         lang: [term for _, term in sorted(terms, key=itemgetter(0))]
         for lang, terms in found.items()
     }
-
-
-def _terms_in(by_code: Mapping[str, list[str]], lang: str) -> list[list[str]]:
-    """Return the terms of each variant of a language, of the one that serves best first."""
-    ranks = ((variant_rank(code, lang), code) for code in by_code if by_code[code])
-    serving = sorted((rank, code) for rank, code in ranks if rank not in (None, OTHER_VARIANT))
-    return [by_code[code] for _, code in serving]
 
 
 def _local(tag: str) -> str:

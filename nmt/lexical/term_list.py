@@ -20,7 +20,7 @@ from nmt.console import counted, printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.data.languages import primary_language
 from nmt.data.words import has_letters
-from nmt.errors import DataError, UsageError
+from nmt.errors import DataError
 from nmt.lexical.tbx import read_tbx
 from nmt.lexical.word_list import ListedWord, WordList, has_capital
 from nmt.markup.file_types import decoded, first_bytes
@@ -32,6 +32,7 @@ from nmt.tables.formats import (
     FileRequest,
     file_and_columns,
     refuse_spreadsheet,
+    sheet_and_columns,
     suffix_of,
 )
 from nmt.tables.tsv import csv_separator
@@ -63,11 +64,8 @@ def read_terms(path: Path, langs: tuple[str, str]) -> WordList:
     if it is of another kind, or not two columns are named.
     """
     name, columns = file_and_columns(str(path))
-    sheet, start = "", first_bytes(Path(name))
-    if suffix_of(name) in SPREADSHEETS:
-        sheet, columns = "".join(columns[: len(columns) % 2]), columns[len(columns) % 2 :]
-    if len(columns) not in (0, 2):
-        raise UsageError(f"{path}: name two columns, for the source and the target")
+    sheet, columns = sheet_and_columns(str(path), suffix_of(name), columns)
+    start = first_bytes(Path(name))
     if _XML.match(decoded(start)):
         words = read_tbx(Path(name), (columns[0], columns[1]) if columns else langs)
     else:

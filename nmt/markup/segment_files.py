@@ -20,11 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
 
 from nmt.data.corpus import Encoding, decode_lines, read_chunks, read_lines
 from nmt.errors import DataError
-from nmt.markup.xml_files import read_xml
+from nmt.markup.xml_files import read_xml, xml_parser
 
 _ENDING = r"(?:\.(?:gz|xz|bz2|zst))?"
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
@@ -218,11 +217,7 @@ def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | No
 
 def _read_tree(path: Path) -> Element:
     builder = TreeBuilder()
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.data
+    parser = xml_parser(builder.start, builder.end, builder.data)
     chunks = read_chunks(path, _BYTES, any_bytes=True)
     read_xml(path, parser, chunks, remedy="download it again")
     return builder.close()

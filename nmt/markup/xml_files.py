@@ -33,6 +33,20 @@ _INCOMPLETE = re.compile(rb"(?:&[^;&<]*|[\xed\xef][\x80-\xbf]?)\Z")
 """A reference or a character of which the next chunk may have the rest."""
 
 
+def xml_parser(
+    start: Callable[[str, dict[str, str]], object],
+    end: Callable[[str], object],
+    characters: Callable[[str], object],
+    encoding: str | None = None,
+) -> expat.XMLParserType:
+    """Return a parser with these handlers; encoding: of all files, whatever they declare."""
+    parser = expat.ParserCreate(encoding)
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = characters
+    return parser
+
+
 def read_xml(
     path: Path, parser: expat.XMLParserType, chunks: Iterable[bytes], *, remedy: str
 ) -> None:

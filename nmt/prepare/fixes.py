@@ -22,6 +22,7 @@ import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from html.entities import html5
 from importlib import metadata
 from importlib.util import find_spec
@@ -96,9 +97,10 @@ def without_entities(line: str) -> str:
     return line
 
 
-def _entity_rows(side: TextSide) -> Rows:
-    rows = side.rows_of(np.flatnonzero(side.codes == ord("&")))
-    return np.array([row for row in rows.tolist() if first_entity(side.lines[row])], np.int64)
+def _rows_with(sign: str, is_flawed: Callable[[str], object], side: TextSide) -> Rows:
+    """Return the lines of a side that have a sign, and are flawed: (rows,)."""
+    rows = side.rows_of(np.flatnonzero(side.codes == ord(sign)))
+    return np.array([row for row in rows.tolist() if is_flawed(side.lines[row])], np.int64)
 
 
 @functools.cache
@@ -159,11 +161,6 @@ def recorded_fixes(fix: Sequence[str]) -> list[str]:
     return [kind + versions.get(kind, "") for kind in sorted(set(fix))]
 
 
-def _tilde_rows(side: TextSide) -> Rows:
-    rows = side.rows_of(np.flatnonzero(side.codes == ord("~")))
-    return np.array([row for row in rows.tolist() if _TILDES in side.lines[row]], np.int64)
-
-
 def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, ...]]:
     """Find the flaws of the pairs of a block, and repair those of some kinds.
 
@@ -193,9 +190,9 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
 
 
 _KINDS: Mapping[str, tuple[Callable[[TextSide], Rows], Callable[[str], str]]] = {
-    ENTITIES: (_entity_rows, first_entity),
+    ENTITIES: (partial(_rows_with, "&", first_entity), first_entity),
     ENCODING: (broken_rows, broken_word),
-    HUNALIGN: (_tilde_rows, lambda _: _TILDES.strip()),
+    HUNALIGN: (partial(_rows_with, "~", lambda line: _TILDES in line), lambda _: _TILDES.strip()),
 }
 """For each kind of flaw, what finds the lines that have it, and the first flaw of a line."""
 

@@ -113,6 +113,20 @@ def file_and_columns(prefix: str) -> tuple[str, tuple[str, ...]]:
     return name, tuple(listed.split(","))
 
 
+def sheet_and_columns(
+    prefix: str, suffix: str, named: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """Split what is named of a file into its sheet, which may be empty, and two columns or none.
+
+    prefix: the text as the user names it; suffix: of the file.
+    UsageError if it is another number of columns.
+    """
+    of_sheet = len(named) % 2 if suffix in SPREADSHEETS else 0
+    if len(named) - of_sheet not in (0, 2):
+        raise UsageError(f"{prefix}: name two columns, for the source and the target")
+    return "".join(named[:of_sheet]), named[of_sheet:]
+
+
 def name_and_value(text: str) -> tuple[str, str]:
     """Split TEXT=VALUE at the last equals sign, since a prefix may hold others.
 

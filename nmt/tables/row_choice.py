@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nmt.data.languages import OTHER_VARIANT, is_code, is_language, names_language, variant_rank
+from nmt.data.languages import is_code, is_language, names_language, variant_rank
 from nmt.tables.formats import FileRequest
 
 _LANG = "lang(?:uage)?(?:code|id)?"
@@ -136,7 +136,7 @@ def _fits(told: tuple[str, ...], langs: tuple[str, str]) -> bool:
 
 def _serves(found: str, asked: str) -> bool:
     if is_code(found):
-        return variant_rank(found, asked) not in (OTHER_VARIANT, None)
+        return variant_rank(found, asked) is not None
     return names_language(found, asked)
 
 

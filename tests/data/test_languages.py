@@ -3,7 +3,6 @@
 import pytest
 
 from nmt.data.languages import (
-    OTHER_VARIANT,
     names_language,
     primary_language,
     scripts_of,
@@ -35,20 +34,20 @@ def test_a_code_is_reduced_to_the_shortest_code_of_its_language(codes: str, lang
         ("zh", 0, ("zh", "ZH")),
         ("zh", 1, ("zh-CN", "zh_Hans", "zh-Hans-CN", "cmn", "zho_Hans", "chi", "ZH-CHS")),
         ("zh", 2, ("zh-SG",)),
-        ("zh", OTHER_VARIANT, ("zh-TW", "zh-HK", "zh-Hant", "cmn-TW", "zh-CHT")),
+        ("zh", None, ("zh-TW", "zh-HK", "zh-Hant", "cmn-TW", "zh-CHT")),
         ("zh-CN", 1, ("zh", "zh-Hans")),
-        ("zh-CN", OTHER_VARIANT, ("zh-TW", "zh-SG")),
+        ("zh-CN", None, ("zh-TW", "zh-SG")),
         ("zh_Hant", 1, ("zh-TW", "zho_Hant")),
         ("zh_Hant", 2, ("zh-HK", "zh-Hant-HK")),
-        ("zh_Hant", OTHER_VARIANT, ("zh", "zh-CN")),
+        ("zh_Hant", None, ("zh", "zh-CN")),
         ("zh", None, ("yue", "ja", "x-none", "*none*", "und", "", "chinese")),
         ("sr", 1, ("sr-RS", "sr-Cyrl", "sr-Cyrl-CS", "srp")),
-        ("sr", OTHER_VARIANT, ("sr-Latn", "sr-SP-Latn", "sh")),
+        ("sr", None, ("sr-Latn", "sr-SP-Latn", "sh")),
         ("sr-Latn", 2, ("sr-ME", "sr-SP-Latn")),
         ("pt", 1, ("pt-BR", "por_Latn")),
         ("pt", 2, ("pt-PT", "pt-AO")),
         ("pt-BR", 1, ("pt",)),
-        ("pt-PT", OTHER_VARIANT, ("pt", "pt-BR", "pt-AO")),
+        ("pt-PT", None, ("pt", "pt-BR", "pt-AO")),
         ("en", 1, ("en-us", "EN-US", "eng")),
         ("en", 2, ("en-GB", "en-UK")),
         ("en", None, ("und", "x-none", "tlh")),  # CLDR's likely values would make English of them

@@ -20,13 +20,13 @@ from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.text_names import FORMATS, ZIP, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables.formats import (
-    SPREADSHEETS,
     STDIN,
     TABLES,
     FileRequest,
     are_two_tables,
     file_and_columns,
     refuse_spreadsheet,
+    sheet_and_columns,
     suffix_of,
 )
 from nmt.tables.table import JoinedTables
@@ -61,11 +61,7 @@ def find_reader(
     name, columns = file_and_columns(prefix)
     here = str(copies.get(name, name))
     path, form = Path(here), format_of(name if name == STDIN else here)
-    sheet = ""
-    if form and form.suffix in SPREADSHEETS and len(columns) % 2:
-        sheet, columns = columns[0], columns[1:]
-    if len(columns) not in (0, 2):
-        raise UsageError(f"{prefix}: name two columns, for the source and the target")
+    sheet, columns = sheet_and_columns(prefix, form.suffix if form else "", columns)
     if quoting and not (form and form.has_quotes):
         quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")

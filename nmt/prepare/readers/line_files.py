@@ -19,7 +19,7 @@ from typing import IO
 from nmt import console
 from nmt.data.compressed import DAMAGE, check_unpacked
 from nmt.data.corpus import Encoding, TextStream, read_chunks, split_lines
-from nmt.data.languages import OTHER_VARIANT, of_country, variant_rank
+from nmt.data.languages import of_country, variant_rank
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance, Lines
 from nmt.data.manifest import FileRecord, record_file
 from nmt.errors import DataError
@@ -285,7 +285,7 @@ def members_of(members: Sequence[zipfile.ZipInfo], lang: str) -> list[zipfile.Zi
     exact = [member for member in members if member.filename.endswith(f".{lang}")]
     named = [(member, Path(member.filename).suffix[1:]) for member in members]
     ranks = [(variant_rank(code, lang), member) for member, code in named if code and not exact]
-    serving = [(rank, member) for rank, member in ranks if rank not in (None, OTHER_VARIANT)]
+    serving = [(rank, member) for rank, member in ranks if rank is not None]
     best = min((rank for rank, _ in serving), default=0)
     return exact or [member for rank, member in serving if rank == best]
 

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from xml.parsers import expat
 
 from nmt.data.corpus import Encoding
-from nmt.data.languages import OTHER_VARIANT, variant_rank
+from nmt.data.languages import serving_codes
 from nmt.data.line_blocks import LONGEST_LINE, Advance
 from nmt.data.words import on_one_line
 from nmt.errors import DataError
-from nmt.markup.xml_files import feed_xml, legal_xml
+from nmt.markup.xml_files import feed_xml, legal_xml, xml_parser
 from nmt.tables.formats import FileRequest
 from nmt.tables.table import Row, Table
 
@@ -80,14 +79,8 @@ def _choose(codes: tuple[str, ...], langs: tuple[str, str]) -> tuple[str, str] |
     One in another script or region than was asked for does not serve. Codes that serve equally well
     are taken in their order, so that all units have the same one.
     """
-    best = []
-    for lang in langs:
-        ranks = ((variant_rank(code, lang), code) for code in codes)
-        serving = [(rank, code) for rank, code in ranks if rank not in (None, OTHER_VARIANT)]
-        if not serving:
-            return None
-        best.append(min(serving)[1])
-    return best[0], best[1]
+    src, tgt = (serving_codes(codes, lang) for lang in langs)
+    return (src[0], tgt[0]) if src and tgt else None
 
 
 @lru_cache(4096)
@@ -122,11 +115,7 @@ class _Units:
         self._code: list[str] = []  # the content of the outermost one
         self._size = 0  # characters of the unit
         self._is_tmx = self._is_in_unit = False
-        self.parser = expat.ParserCreate("utf-8")
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._characters
+        self.parser = xml_parser(self._start, self._end, self._characters, "utf-8")
 
     def take(self) -> list[_Unit]:
         """Return the units that were completed since the last time."""
