@@ -167,14 +167,16 @@ class CrossAttention(nn.Module):
         )  # contiguous, so that steps do not copy them
         return key, value
 
-    def forward(self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences) -> Tensor:
+    def forward(
+        self, x: Tensor, sentences: Sentences, memory: Tensor, memory_sentences: Sentences
+    ) -> Tensor:
         """Attend from each sentence of x (n, D) to that of memory (m, D): (n, D)."""
-        return self.attend(self.project(x, memory), own, others)
+        return self.attend(self.project(x, memory), sentences, memory_sentences)
 
-    def attend(self, projected: Projected, own: Sentences, others: Sentences) -> Tensor:
+    def attend(self, projected: Projected, queries: Sentences, keys: Sentences) -> Tensor:
         """Return the result of `forward` for what `project` returns."""
-        own.record(self, projected, others)
-        attended = attend_packed(projected, own, others)  # (n, H, V)
+        queries.record(self, projected, keys)
+        attended = attend_packed(projected, queries, keys)  # (n, H, V)
         return linear(attended.flatten(1), self.output, self.output_bias)  # (n, D)
 
     def project(self, x: Tensor, memory: Tensor) -> Projected:

@@ -125,13 +125,13 @@ class MultiStepAttention(nn.Module):
         return linear(attended, self.output.weight, self.output.bias)
 
     def forward(
-        self, h: Tensor, g: Tensor, own: Sentences, keys_values: Tensor, others: Sentences
+        self, h: Tensor, g: Tensor, sentences: Sentences, keys_values: Tensor, sources: Sentences
     ) -> Tensor:
-        """Attend from h (n, H) and g (n, D) of the sentences `own` to their sources: (n, H)."""
+        """Attend from h (n, H) and g (n, D) of some sentences to their sources: (n, H)."""
         queries = self.queries(h, g) * g.shape[1] ** 0.5  # the paper does not divide the scores
         projected = queries[:, None, None], keys_values
-        own.record(self, projected, others)
-        attended = attend_packed(projected, own, others)  # (n, 1, D)
+        sentences.record(self, projected, sources)
+        attended = attend_packed(projected, sentences, sources)  # (n, 1, D)
         return self.project(attended[:, 0])
 
 
@@ -192,14 +192,14 @@ class ConvolutionalDecoderLayer(nn.Module):
         x: Tensor,
         g: Tensor,
         neighbours: Neighbours,
-        own: Sentences,
+        sentences: Sentences,
         keys_values: Tensor,
-        others: Sentences,
+        sources: Sentences,
     ) -> Tensor:
         """Decode x (n, H), with the embeddings g (n, D) of its tokens."""
         dropped = dropout(x, self.dropout, self.training)
         h = self.convolution(neighbours.of_each(dropped))  # (n, H)
-        h = (h + self.attention(h, g, own, keys_values, others)) * _HALF
+        h = (h + self.attention(h, g, sentences, keys_values, sources)) * _HALF
         return (h + x) * _HALF  # type: ignore[no-any-return]
 
     def step(
@@ -239,9 +239,9 @@ class ConvolutionalState:
 
     def neighbours(self, layer: int, x: Tensor) -> Tensor:
         """Keep a layer's inputs x (N, H); return them after those before: (N, k * H)."""
-        own = self._inputs[layer]  # (N, k - 1, H)
-        both = torch.cat((own, x[:, None]), dim=1)  # (N, k, H)
-        own.copy_(both[:, 1:])  # the oldest is seen for the last time
+        before = self._inputs[layer]  # (N, k - 1, H)
+        both = torch.cat((before, x[:, None]), dim=1)  # (N, k, H)
+        before.copy_(both[:, 1:])  # the oldest is seen for the last time
         return both.flatten(1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
@@ -343,22 +343,24 @@ class ConvolutionalModel(TranslationModel):
         return ConvolutionalState(self.config, ConvolutionalMemory(laid_out, layout.mask))
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        own = cast(Sequence[ConvolutionalState], states)
+        convolutional_states = cast(Sequence[ConvolutionalState], states)
         device = self.output_projection.device
-        lengths = np.array([state.length for state in own])  # (states,)
-        positions_of_rows = lengths.repeat([state.active.num_rows for state in own])  # (N,)
-        moves = chain.from_iterable(state.active.moves() for state in own)
+        lengths = np.array([state.length for state in convolutional_states])  # (states,)
+        positions_of_rows = lengths.repeat(
+            [state.active.num_rows for state in convolutional_states]
+        )  # (N,)
+        moves = chain.from_iterable(state.active.moves() for state in convolutional_states)
         # All that the device has to know of this step.
         last_tokens, positions, *on_device = to_device(
             [tokens.numpy(), positions_of_rows, *moves], device
         )
-        for number, state in enumerate(own):
+        for number, state in enumerate(convolutional_states):
             state.move(*on_device[2 * number : 2 * number + 2])
         g = self.tgt_embedding(last_tokens, positions)  # (N, D)
         x = _mapped(g, self.decoder_input)  # (N, H)
         for number, layer in enumerate(self._decoder_layers()):
-            x = layer.step(x, g, number, own)  # (N, H)
-        for state in own:
+            x = layer.step(x, g, number, convolutional_states)  # (N, H)
+        for state in convolutional_states:
             state.length += 1
         return self._last_states(x)
 

@@ -71,9 +71,9 @@ class KeyValueCache:
         stores = self._stores if layer else self._with_space(added)  # of all layers at once
         held: list[Tensor] = []
         for store, new in zip(stores, added, strict=True):
-            own = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
-            own[:, self.length] = new.transpose(0, 1)  # (parts, N, H, width)
-            seen = own[:, : self.length + 1]  # (parts, S, N, H, width)
+            cached = store[layer, :, :, : len(new)]  # (parts, capacity, N, H, width)
+            cached[:, self.length] = new.transpose(0, 1)  # (parts, N, H, width)
+            seen = cached[:, : self.length + 1]  # (parts, S, N, H, width)
             held += seen.permute(0, 2, 3, 1, 4)  # each (N, H, S, width)
         key, value = held
         # Without a mask: all rows have as many positions.

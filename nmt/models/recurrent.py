@@ -375,16 +375,16 @@ class RecurrentModel(TranslationModel):
         return RecurrentState(passed, keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        own = cast(Sequence[RecurrentState], states)
-        rows = [state.active.num_rows for state in own]
-        moves = chain.from_iterable(state.active.moves() for state in own)
+        recurrent_states = cast(Sequence[RecurrentState], states)
+        rows = [state.active.num_rows for state in recurrent_states]
+        moves = chain.from_iterable(state.active.moves() for state in recurrent_states)
         # All that the device has to know of this step.
         last_tokens, *on_device = to_device([tokens.numpy(), *moves], self.output_projection.device)
-        for number, state in enumerate(own):
+        for number, state in enumerate(recurrent_states):
             state.move(*on_device[2 * number : 2 * number + 2])
 
         def attend(queries: Tensor) -> Tensor:
-            parts = zip(torch.split(queries, rows), own, strict=True)
+            parts = zip(torch.split(queries, rows), recurrent_states, strict=True)
             contexts = [
                 _weighted_sums(self.decoder.attention(part, state.keys), state.keys)
                 for part, state in parts
@@ -392,8 +392,12 @@ class RecurrentModel(TranslationModel):
             return joined(contexts)
 
         embedded = self.tgt_embedding(last_tokens)  # (N, D)
-        before = torch.split(joined([state.passed for state in own]), self.decoder.widths, dim=1)
+        before = torch.split(
+            joined([state.passed for state in recurrent_states]), self.decoder.widths, dim=1
+        )
         last_states, passed = self.decoder(embedded, [len(tokens)], before, attend)
-        for state, part in zip(own, torch.split(torch.cat(passed, dim=1), rows), strict=True):
+        for state, part in zip(
+            recurrent_states, torch.split(torch.cat(passed, dim=1), rows), strict=True
+        ):
             state.passed = part
         return last_states  # type: ignore[no-any-return]

@@ -69,7 +69,12 @@ class DecoderLayer(nn.Module):
         self.after_feed_forward = Residual(config)
 
     def forward(
-        self, x: Tensor, own: Sentences, memory: Tensor, others: Sentences, head: int | None = None
+        self,
+        x: Tensor,
+        sentences: Sentences,
+        memory: Tensor,
+        memory_sentences: Sentences,
+        head: int | None = None,
     ) -> tuple[Tensor, ...]:
         """Decode x (n, D) with the memory (m, D) of its sentences.
 
@@ -80,12 +85,13 @@ class DecoderLayer(nn.Module):
 
         def attend_to_memory(y: Tensor) -> Tensor:
             if head is None:
-                return self.cross_attention(y, own, memory, others)  # type: ignore[no-any-return]
+                attended: Tensor = self.cross_attention(y, sentences, memory, memory_sentences)
+                return attended
             projected = self.cross_attention.project(y, memory)
             seen.extend(part[:, 0, head] for part in projected[:2])
-            return self.cross_attention.attend(projected, own, others)
+            return self.cross_attention.attend(projected, sentences, memory_sentences)
 
-        x = self.after_attention(x, lambda y: self.attention(y, own, causal=True))
+        x = self.after_attention(x, lambda y: self.attention(y, sentences, causal=True))
         x = self.after_cross_attention(x, attend_to_memory)
         return self.after_feed_forward(x, self.feed_forward), *seen
 
@@ -288,29 +294,29 @@ class Transformer(TranslationModel):
         return TransformerState(self._decoder_layers(), memory, layout.mask)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
-        own = cast(Sequence[TransformerState], states)
+        transformer_states = cast(Sequence[TransformerState], states)
         device = self.output_projection.device
-        lengths = np.array([state.cache.length for state in own])  # (states,)
-        counts = [state.num_rows for state in own]
-        firsts = zip(own, accumulate(counts, initial=0), strict=False)
+        lengths = np.array([state.cache.length for state in transformer_states])  # (states,)
+        counts = [state.num_rows for state in transformer_states]
+        firsts = zip(transformer_states, accumulate(counts, initial=0), strict=False)
         # (N,) of the hypotheses in the caches, which follow each other
         rows = np.concatenate([state.places.rows + first for state, first in firsts])
         by_row = np.empty_like(rows)
         by_row[rows] = tokens.numpy()
-        moves = chain.from_iterable(state.moves for state in own)
+        moves = chain.from_iterable(state.moves for state in transformer_states)
         # All that the device has to know of this step.
         last_tokens, positions, in_order, *on_device = to_device(
             [by_row, lengths.repeat(counts), rows, *moves], device
         )
-        for number, state in enumerate(own):
+        for number, state in enumerate(transformer_states):
             state.move(*on_device[2 * number : 2 * number + 2])
         end = int(lengths.max()) + 1
         x = self._embed_targets(last_tokens, positions, end)  # (N, D)
         rotation = _of(self.rotations, positions, end)
         with fused_backends(device):
             for number, layer in enumerate(self._decoder_layers()):
-                x = layer.step(x, number, own, rotation)  # (N, D)
-        for state in own:
+                x = layer.step(x, number, transformer_states, rotation)  # (N, D)
+        for state in transformer_states:
             state.cache.advance()
         return self.decoder_norm(x).index_select(0, in_order)  # type: ignore[no-any-return]
 

@@ -66,18 +66,18 @@ class Sentences:
         self,
         attention: nn.Module,
         projected: Projected,
-        others: Sentences,
+        keys: Sentences,
         *,
         causal: bool = False,
         relative: Relative | None = None,
     ) -> None:
-        """Record the weights of an attention from these sentences to others, if they are wanted.
+        """Record the weights of an attention from these sentences to keys, if they are wanted.
 
         What is wanted belongs to the pass and not to the model, which several threads may use.
         """
         if self.recorded is not None and attention in self.recorded:
             self.recorded[attention] = attention_weights(
-                projected, self, others, causal=causal, relative=relative
+                projected, self, keys, causal=causal, relative=relative
             )
 
 
@@ -133,45 +133,47 @@ def use_sentence_kernel(used: bool) -> None:
         _kernels.attend_sentences = attend_sentences
 
 
-def _suit_kernel(query: Tensor, own: Packed, others: Packed) -> bool:
+def _suit_kernel(query: Tensor, queries: Packed, keys: Packed) -> bool:
     """Tell whether the kernel for sentences is faster, for queries as they are projected."""
     return (
         query.shape[-1] in (16, 32, 64, 128)
         and len(query) * query.shape[2] * query.shape[3] >= _SMALL
-        and max(own.longest, others.longest) <= _LONG
+        and max(queries.longest, keys.longest) <= _LONG
     )
 
 
 def attend_packed(
     projected: Projected,
-    own: Sentences,
-    others: Sentences,
+    queries: Sentences,
+    keys: Sentences,
     *,
     causal: bool = False,
     relative: Relative | None = None,
 ) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value (equation 1), sentence by sentence.
 
-    others: the sentences of the keys and values, the same number.
+    keys: the sentences of the keys and values, the same number.
     relative: vectors added to keys and values at each distance. Not supported for packed sentences.
     Returns (n, H, V).
     """
-    if own.heads is None or others.heads is None:
+    if queries.heads is None or keys.heads is None:
         assert relative is None
         attend_sentences = _kernels.attend_sentences
-        if attend_sentences and _suit_kernel(projected[0], own.packed, others.packed):
+        if attend_sentences and _suit_kernel(projected[0], queries.packed, keys.packed):
             after = 0 if causal else ANY_DISTANCE
-            return attend_sentences(projected, own.packed.starts, others.packed.starts, after=after)
+            return attend_sentences(
+                projected, queries.packed.starts, keys.packed.starts, after=after
+            )
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
             query,
             key,
             value,
-            own.packed.starts,
-            others.packed.starts,
-            own.packed.longest,
-            others.packed.longest,
+            queries.packed.starts,
+            keys.packed.starts,
+            queries.packed.longest,
+            keys.packed.longest,
             dropout_p=0.0,
             is_causal=False,  # but see the window
             return_debug_mask=False,
@@ -179,7 +181,7 @@ def attend_packed(
             window_size_right=0 if causal else -1,
         )[0]
         return attended
-    layout = AttentionLayout.of(own, others, causal=causal)
+    layout = AttentionLayout.of(queries, keys, causal=causal)
     padded: Tensor = _PaddedAttention.apply(layout, *(relative or (None, None)), *projected)  # type: ignore[no-untyped-call]
     return padded
 
@@ -195,8 +197,8 @@ def _parts(x: Tensor) -> Sequence[Tensor]:
 @torch.no_grad()
 def attention_weights(
     projected: Projected,
-    own: Sentences,
-    others: Sentences,
+    queries: Sentences,
+    keys: Sentences,
     *,
     causal: bool = False,
     relative: Relative | None = None,
@@ -208,13 +210,13 @@ def attention_weights(
     num_heads = projected[0].shape[2]
     sides = [
         Sentences.of(sentences.packed.in_one_group(), num_heads, as_packed=False)
-        for sentences in (own, others)
+        for sentences in (queries, keys)
     ]
     layout = AttentionLayout.of(*sides, causal=causal)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
-    parts = in_heads([x.to(wide) for x in projected], layout.own, layout.others)
+    parts = in_heads([x.to(wide) for x in projected], layout.queries, layout.keys)
     query, key = islice(parts, 2)
-    (query,), (key,) = layout.own.groups(query), layout.others.groups(key)  # (B * H, T or S, K)
+    (query,), (key,) = layout.queries.groups(query), layout.keys.groups(key)  # (B * H, T or S, K)
     for_keys = None if relative is None else relative[0].to(wide)
     weights = padded_weights(query, key, layout, 0, for_keys)
     return weights.view(-1, num_heads, *weights.shape[1:])
@@ -224,24 +226,25 @@ def attention_weights(
 class AttentionLayout:
     """Queries and keys by groups of sentences, and which keys are hidden."""
 
-    own: HeadLayout  # of queries: (B * H, T) in each group
-    others: HeadLayout  # of keys and values: (B * H, S)
+    queries: HeadLayout  # of queries: (B * H, T) in each group
+    keys: HeadLayout  # of keys and values: (B * H, S)
     real: list[Tensor]  # (B, T) bool of each group, False = padding of queries
     hidden: list[Tensor]
     """Of each group: bool, broadcastable to (B, H, T, S), True = must not attend."""
 
     @classmethod
-    def of(cls, own: Sentences, others: Sentences, *, causal: bool) -> AttentionLayout:
+    def of(cls, queries: Sentences, keys: Sentences, *, causal: bool) -> AttentionLayout:
         """Lay out sentences of queries and keys, which are in the same groups."""
-        assert own.heads is not None and others.heads is not None
+        assert queries.heads is not None and keys.heads is not None
         hidden = []
-        for queries, keys in zip(own.groups, others.groups, strict=True):
+        for of_queries, of_keys in zip(queries.groups, keys.groups, strict=True):
             if causal:  # padding is at the end, so this hides it from all real positions
-                pairs = keys.mask.new_ones(queries.mask.shape[1], keys.mask.shape[1])  # (T, S)
+                lengths = of_queries.mask.shape[1], of_keys.mask.shape[1]
+                pairs = of_keys.mask.new_ones(lengths)  # (T, S)
                 hidden.append(pairs.triu(1))
             else:
-                hidden.append(~keys.mask[:, None, None])  # (B, 1, 1, S)
-        return cls(own.heads, others.heads, [group.mask for group in own.groups], hidden)
+                hidden.append(~of_keys.mask[:, None, None])  # (B, 1, 1, S)
+        return cls(queries.heads, keys.heads, [group.mask for group in queries.groups], hidden)
 
 
 def padded_weights(
@@ -306,16 +309,17 @@ class _PaddedAttention(torch.autograd.Function):
         for_values: Tensor | None,
         *projected: Tensor,
     ) -> Tensor:
-        own, others = layout.own, layout.others
+        queries, keys = layout.queries, layout.keys
         dtype = projected[0].dtype
         wide = batched_type(projected[0])
         for_keys, for_values = (None if x is None else x.to(wide) for x in (for_keys, for_values))
-        laid_out = [x.to(wide) for x in in_heads(projected, own, others)]  # (P, K), (P, K), (P, V)
-        attended = laid_out[0].new_empty(len(own.tokens), laid_out[2].shape[1])  # (P, V)
+        # (P, K), (P, K), (P, V)
+        laid_out = [x.to(wide) for x in in_heads(projected, queries, keys)]
+        attended = laid_out[0].new_empty(len(queries.tokens), laid_out[2].shape[1])  # (P, V)
         each: list[tuple[Tensor, Tensor | None]] = []  # weights of a group, and by distance
-        parts = [side.groups(x) for side, x in zip((own, others, others), laid_out, strict=True)]
+        parts = [side.groups(x) for side, x in zip((queries, keys, keys), laid_out, strict=True)]
         for group, (query, key, value, out) in enumerate(
-            zip(*parts, own.groups(attended), strict=True)
+            zip(*parts, queries.groups(attended), strict=True)
         ):
             weights = padded_weights(query, key, layout, group, for_keys)
             # Into its part of the result of all groups, so that nothing is concatenated.
@@ -327,12 +331,12 @@ class _PaddedAttention(torch.autograd.Function):
             each.append((weights, by_distance))
         ctx.save_for_backward(for_keys, for_values, *laid_out, *chain(*each))  # query is scaled
         ctx.layout, ctx.parts = layout, [x.shape[1] for x in projected]
-        return own.packed(attended[None])[:, 0].to(dtype)  # (n, H, V)
+        return queries.packed(attended[None])[:, 0].to(dtype)  # (n, H, V)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         for_keys, for_values, *saved = ctx.saved_tensors
-        layout, sides = ctx.layout, (ctx.layout.own, ctx.layout.others, ctx.layout.others)
+        layout, sides = ctx.layout, (ctx.layout.queries, ctx.layout.keys, ctx.layout.keys)
         laid_out, each = saved[:3], saved[3:]
         # What a product of the model made together has its gradients in one tensor.
         for_laid_out: list[Tensor] = []  # each (parts, P, K)
@@ -344,8 +348,8 @@ class _PaddedAttention(torch.autograd.Function):
         inputs = [side.groups(x) for side, x in zip(sides, laid_out, strict=True)]
         outputs = [side.groups(x) for side, x in zip(sides, for_parts, strict=True)]
         # At padding these repeat the gradient of a row's last token, where the weights are 0.
-        for_attended = layout.own.groups(
-            layout.own.lay_out(gradients[0][:, None], 0).to(laid_out[0].dtype)
+        for_attended = layout.queries.groups(
+            layout.queries.lay_out(gradients[0][:, None], 0).to(laid_out[0].dtype)
         )
         for_relative = [None if x is None else torch.zeros_like(x) for x in (for_keys, for_values)]
         for group, gradient in enumerate(for_attended):  # (B * H, T, V)
@@ -371,7 +375,7 @@ class _PaddedAttention(torch.autograd.Function):
         # `for_query`, `for_key` and `for_value` are views of `for_laid_out`, which is full now.
         dtype = gradients[0].dtype
         packed = [
-            (layout.others if number else layout.own).packed(x.to(dtype))
+            (layout.keys if number else layout.queries).packed(x.to(dtype))
             for number, x in enumerate(for_laid_out)
         ]
         relative = [None if x is None else x.to(dtype) for x in for_relative]

@@ -134,9 +134,9 @@ class HeadLayout:
         ]
 
 
-def in_heads(projected: Projected, own: HeadLayout, others: HeadLayout) -> Iterator[Tensor]:
+def in_heads(projected: Projected, queries: HeadLayout, keys: HeadLayout) -> Iterator[Tensor]:
     """Yield queries, keys and values, each laid out: (P, K) or (P, V)."""
     for number, x in enumerate(projected):
-        layout = others if number else own
+        layout = keys if number else queries
         for part in range(x.shape[1]):
             yield layout.lay_out(x, part)

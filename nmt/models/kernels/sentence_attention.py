@@ -54,13 +54,13 @@ def _scores(q, k, rows, columns, end_key, ahead, scale, after):
 
 @triton.jit
 def _attend(
-    query, key, value, attended, normalizers, own_starts, other_starts,
+    query, key, value, attended, normalizers, query_starts, key_starts,
     query_stride, key_stride, value_stride, scale, after,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
-    first, end = tl.load(own_starts + sentence), tl.load(own_starts + sentence + 1)
-    first_key, end_key = tl.load(other_starts + sentence), tl.load(other_starts + sentence + 1)
+    first, end = tl.load(query_starts + sentence), tl.load(query_starts + sentence + 1)
+    first_key, end_key = tl.load(key_starts + sentence), tl.load(key_starts + sentence + 1)
     width, block, position = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
     for begin in range(first, end, BLOCK):
         rows = begin + block
@@ -115,13 +115,13 @@ def _differentiate(
 @triton.jit
 def _attend_backward(
     query, key, value, attended, normalizers, gradients, for_query, for_key, for_value,
-    own_starts, other_starts, query_stride, key_stride, value_stride,
+    query_starts, key_starts, query_stride, key_stride, value_stride,
     for_query_stride, for_key_stride, for_value_stride, scale, factor, after,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sentence, head = tl.program_id(0), tl.program_id(1)
-    first, end = tl.load(own_starts + sentence), tl.load(own_starts + sentence + 1)
-    first_key, end_key = tl.load(other_starts + sentence), tl.load(other_starts + sentence + 1)
+    first, end = tl.load(query_starts + sentence), tl.load(query_starts + sentence + 1)
+    first_key, end_key = tl.load(key_starts + sentence), tl.load(key_starts + sentence + 1)
     ahead = first_key - first
     width, block, position = tl.arange(0, WIDTH), tl.arange(0, BLOCK), head * WIDTH
     if (end - first <= BLOCK) & (end_key - first_key <= BLOCK):
@@ -181,16 +181,18 @@ def _attend_backward(
             _store(for_value + position, columns, end_key, for_value_stride, width, by_value)
 
 
-def attend_sentences(projected: Projected, own: Tensor, others: Tensor, *, after: int) -> Tensor:
+def attend_sentences(
+    projected: Projected, query_starts: Tensor, key_starts: Tensor, *, after: int
+) -> Tensor:
     """Return softmax(query key^T / sqrt(K)) value, sentence by sentence.
 
     projected: queries, keys and values on a GPU, in half precision; K is a power of 2 from 16.
-    own: (B + 1,) int32, the start of each sentence of queries, and the end of the last one.
-    others: (B + 1,) int32, the same of keys and values.
+    query_starts: (B + 1,) int32, the start of each sentence of queries, and the last end.
+    key_starts: (B + 1,) int32, the same of keys and values.
     after: how far a query sees past its own position; 0: causal.
     Returns (n, H, K).
     """
-    attended: Tensor = _Attention.apply(own, others, after, *projected)
+    attended: Tensor = _Attention.apply(query_starts, key_starts, after, *projected)
     return attended
 
 
@@ -198,18 +200,22 @@ class _Attention(torch.autograd.Function):
     """The two operators below as a function and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, others: Tensor, after: int, *projected: Tensor) -> Tensor:
-        attended, normalizers = torch.ops.nmt.attend_sentences(projected, own, others, after)
-        ctx.save_for_backward(attended, normalizers, own, others, *projected)
+    def forward(
+        ctx: Any, query_starts: Tensor, key_starts: Tensor, after: int, *projected: Tensor
+    ) -> Tensor:
+        attended, normalizers = torch.ops.nmt.attend_sentences(
+            projected, query_starts, key_starts, after
+        )
+        ctx.save_for_backward(attended, normalizers, query_starts, key_starts, *projected)
         ctx.after = after
         result: Tensor = attended
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        attended, normalizers, own, others, *projected = ctx.saved_tensors
+        attended, normalizers, query_starts, key_starts, *projected = ctx.saved_tensors
         for_projected: list[Tensor] = torch.ops.nmt.attend_sentences_backward(
-            projected, attended, normalizers, gradients[0], own, others, ctx.after
+            projected, attended, normalizers, gradients[0], query_starts, key_starts, ctx.after
         )
         return None, None, None, *for_projected
 
@@ -217,23 +223,25 @@ class _Attention(torch.autograd.Function):
 # Operators, because torch.compile takes them as they are.
 _operators = torch.library.Library("nmt", "DEF")
 _operators.define(
-    "attend_sentences(Tensor[] projected, Tensor own, Tensor others, int after) -> (Tensor, Tensor)"
+    "attend_sentences(Tensor[] projected, Tensor query_starts, Tensor key_starts, int after)"
+    " -> (Tensor, Tensor)"
 )
 _operators.define(
     "attend_sentences_backward(Tensor[] projected, Tensor attended, Tensor normalizers,"
-    " Tensor gradient, Tensor own, Tensor others, int after) -> Tensor[]"
+    " Tensor gradient, Tensor query_starts, Tensor key_starts, int after) -> Tensor[]"
 )
 
 
 def _forward(
-    projected: Sequence[Tensor], own: Tensor, others: Tensor, after: int
+    projected: Sequence[Tensor], query_starts: Tensor, key_starts: Tensor, after: int
 ) -> tuple[Tensor, Tensor]:
     """Return the result of attention and, for each query and head, the log2 of its divisor."""
     attended, normalizers = _results(projected)  # (n, H, K), (n, H)
     _, heads, width = attended.shape
     parts = _parts(projected)
-    _attend[len(own) - 1, heads](
-        *parts, attended, normalizers, own, others, *(part.stride(0) for part in parts),
+    _attend[len(query_starts) - 1, heads](
+        *parts, attended, normalizers, query_starts, key_starts,
+        *(part.stride(0) for part in parts),
         _LOG2_E * width**-0.5, after, heads, width, _BLOCK, num_warps=_WARPS,
     )  # fmt: skip
     return attended, normalizers
@@ -244,16 +252,16 @@ def _backward(
     attended: Tensor,
     normalizers: Tensor,
     gradient: Tensor,
-    own: Tensor,
-    others: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
     after: int,
 ) -> list[Tensor]:
     """Return the gradients of `projected`."""
     _, heads, width = attended.shape
     for_projected = _gradients(projected)
     parts, for_parts = _parts(projected), _parts(for_projected)
-    _attend_backward[len(own) - 1, heads](
-        *parts, attended, normalizers, gradient.contiguous(), *for_parts, own, others,
+    _attend_backward[len(query_starts) - 1, heads](
+        *parts, attended, normalizers, gradient.contiguous(), *for_parts, query_starts, key_starts,
         *(part.stride(0) for part in (*parts, *for_parts)),
         _LOG2_E * width**-0.5, width**-0.5, after, heads, width, _BLOCK, num_warps=_WARPS,
     )  # fmt: skip
@@ -265,14 +273,14 @@ def _parts(projected: Sequence[Tensor]) -> list[Tensor]:
     return [part for x in projected for part in x.unbind(1)]
 
 
-def _results(projected: Sequence[Tensor], *others: object) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+def _results(projected: Sequence[Tensor], *_inputs: object) -> tuple[Tensor, Tensor]:
     """Return tensors like those of `_forward`."""
     count, _, heads, width = projected[0].shape
     attended = projected[0].new_empty(count, heads, width)
     return attended, attended.new_empty(count, heads, dtype=torch.float32)
 
 
-def _gradients(projected: Sequence[Tensor], *others: object) -> list[Tensor]:  # noqa: ARG001
+def _gradients(projected: Sequence[Tensor], *_inputs: object) -> list[Tensor]:
     """Return tensors like those of `_backward`."""
     return [x.new_empty(x.shape) for x in projected]
 
