@@ -129,10 +129,10 @@ def _refuse_replacing(
 ) -> None:
     """Refuse outputs that would replace a file that is read, even through a link (UsageError)."""
     others = [file for path in also_read for file in (path.iterdir() if path.is_dir() else [path])]
-    kept = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
-    kept |= {_identity(file): f"the input {file}" for file in sources if file.is_file()}
+    read = {_identity(file): f"{file}, which is read" for file in others if file.is_file()}
+    read |= {_identity(file): f"the input {file}" for file in sources if file.is_file()}
     for path in written:
-        if path.is_file() and (replaced := kept.get(_identity(path))):
+        if path.is_file() and (replaced := read.get(_identity(path))):
             raise UsageError(f"{path}: the output would replace {replaced}; choose another")
 
 

@@ -51,10 +51,10 @@ class TokenLinker:
         directions, sizes = [], (src_vocab_size, tgt_vocab_size)
         for backward in (False, True):
             lexicon = learn_lexicon(pairs, *sizes, backward=backward, on_progress=on_progress)
-            kept = lexicon.probs >= _LEAST
-            sides = lexicon.sources[kept], lexicon.targets[kept]
+            is_likely = lexicon.probs >= _LEAST
+            sides = lexicon.sources[is_likely], lexicon.targets[is_likely]
             src, tgt = sides[::-1] if backward else sides
-            directions.append((src * tgt_vocab_size + tgt, lexicon.probs[kept]))
+            directions.append((src * tgt_vocab_size + tgt, lexicon.probs[is_likely]))
         (ours, forward), (theirs, backward_probs) = directions
         keys, mine, yours = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
         return cls(keys, forward[mine], backward_probs[yours], tgt_vocab_size)

@@ -41,9 +41,9 @@ class Lexicon:
         sources = self.sources[order]
         first = np.searchsorted(sources, np.arange(src_vocab_size))  # first entry of each
         rank = np.arange(len(sources)) - first[sources]
-        kept = rank < count
+        is_best = rank < count
         best = np.full((src_vocab_size, count), -1)
-        best[sources[kept], rank[kept]] = self.targets[order][kept]
+        best[sources[is_best], rank[is_best]] = self.targets[order][is_best]
         return best
 
 

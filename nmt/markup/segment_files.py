@@ -187,11 +187,11 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
             for kind in _NAMED
         }
         in_all = with_text["src"] or with_text[version[0]]
-        kept = in_all & with_text["ref"] if has_references else in_all
-        kept = set() if "testsuite" in document.attrib else kept
-        left_out += len(in_all) - len(kept)
-        lines += [texts.get(version, {}).get(number, "") for number in sorted(kept)]
-        segments += [f"{document.get('id', '')}:{number}" for number in sorted(kept)]
+        numbers = in_all & with_text["ref"] if has_references else in_all
+        numbers = set() if "testsuite" in document.attrib else numbers
+        left_out += len(in_all) - len(numbers)
+        lines += [texts.get(version, {}).get(number, "") for number in sorted(numbers)]
+        segments += [f"{document.get('id', '')}:{number}" for number in sorted(numbers)]
     if not lines:
         raise DataError(f"{path} holds no segments to score")
     return Segments(lines, tuple(segments), langs[version], left_out)

@@ -249,6 +249,6 @@ def move_(x: Tensor, dim: int, moves: Tensor, count: int) -> Tensor:
         return widened.index_copy_(dim, targets, x.index_select(dim, sources))
     if len(sources):
         x.index_copy_(dim, targets, x.index_select(dim, sources))
-    kept = x.narrow(dim, 0, count)
+    left = x.narrow(dim, 0, count)
     held = x.untyped_storage().nbytes() // x.element_size()
-    return kept.clone() if 2 * kept.numel() < held else kept
+    return left.clone() if 2 * left.numel() < held else left

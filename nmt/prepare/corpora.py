@@ -108,10 +108,10 @@ class Sources:
         train_bytes = sum(text.text_bytes for text in self.train)
         pairs = sum(text.lines for text in self.train)
         held_out_bytes = sum(text.text_bytes for text in self.held_out)
-        kept = train_bytes + _TEXT_BYTES_A_PAIR * pairs if options.keep_text else 0
+        kept_text = train_bytes + _TEXT_BYTES_A_PAIR * pairs if options.keep_text else 0
         visits = (1 + options.lines_a_pair) / 2  # of each line, on average
         ids = int(_BYTES_A_BYTE * visits * train_bytes + _BYTES_A_PAIR * pairs)
-        return ids + kept + 2 * held_out_bytes + (1 << 22)
+        return ids + kept_text + 2 * held_out_bytes + (1 << 22)
 
     @classmethod
     def survey(

@@ -237,8 +237,8 @@ class RunFolder:
             raise DataError(f"{self.config}: damaged: it names no known architecture")
         values = read_toml(self.config)
         is_open = {"threads", *_CHOSEN}
-        kept = {key: value for key, value in values.items() if key not in is_open}
-        return run["preset"], run["architecture"], kept
+        settled = {key: value for key, value in values.items() if key not in is_open}
+        return run["preset"], run["architecture"], settled
 
     def other_data(self, data: Path, fingerprint: str) -> list[str]:
         """Return how a data folder differs from that of the run, as `changes` does."""
@@ -414,9 +414,9 @@ class RunFolder:
         if not self._metrics.exists():
             return
         ends = {"train": update, "valid": validated}
-        kept = [r for r in self.metrics() if r["update"] <= ends.get(r.get("kind", ""), update)]
+        records = [r for r in self.metrics() if r["update"] <= ends.get(r.get("kind", ""), update)]
         with atomic_writer(self._metrics) as file:
-            file.writelines((json.dumps(record) + "\n").encode() for record in kept)
+            file.writelines((json.dumps(record) + "\n").encode() for record in records)
 
     def draw_curves(self, best: int | None = None) -> None:
         """Draw metrics.jsonl as curves.svg; `best` is the update of the best model."""

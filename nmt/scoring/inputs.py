@@ -117,16 +117,16 @@ def _read_column(name: str, encoding: Encoding, quoting: Sequence[str]) -> list[
     request = formats.FileRequest(name, file, Path(file), both, _UNKNOWN, encoding, quoted, sheet)
     table = form.open(replace(request, is_one_side=True))
     rows = list(enumerate(table.checked_rows(lambda _: None), start=1))
-    kept = [(number, row) for number, row in rows if not row.left_out]
+    taken = [(number, row) for number, row in rows if not row.left_out]
     if why := next((row.left_out for _, row in rows if row.left_out), ""):
-        number = counted(len(rows) - len(kept), "row", "rows")
+        number = counted(len(rows) - len(taken), "row", "rows")
         console.notice(f"{name}: {number} left out, which its makers mark, such as {why}")
-    if missing := next((number for number, row in kept if row.is_missing), 0):
+    if missing := next((number for number, row in taken if row.is_missing), 0):
         raise DataError(
             f"{name}: row {missing:,} has no text there, or more cells than the first; mend it"
         )
     remedy = "save it as UTF-8, or pass --encoding"
-    texts = (row.src for _, row in kept)
+    texts = (row.src for _, row in taken)
     return list(decode_lines(texts, table.encoding, name=name, remedy=remedy))
 
 

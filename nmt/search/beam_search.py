@@ -359,5 +359,5 @@ def ranked(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
 def _extended(history: NDArray[Any], parents: Integers, values: NDArray[Any]) -> NDArray[Any]:
     """Extend the histories (B, W, t) of these parents (B', W') by values: (B', W', t + 1)."""
     count, width, length = history.shape
-    kept = history.reshape(count * width, length)[parents]  # (B', W', t)
-    return np.concatenate((kept, values[:, :, None]), axis=2)
+    of_parents = history.reshape(count * width, length)[parents]  # (B', W', t)
+    return np.concatenate((of_parents, values[:, :, None]), axis=2)

@@ -115,9 +115,9 @@ class PhraseBanks:
         # Some sentences have a narrower beam than others.
         is_eos = np.take_along_axis(tokens.reshape(flat.shape), best, 1) == EOS_ID
         place = np.where(is_eos, np.arange(is_eos.shape[1]), (~is_eos).cumsum(axis=1) - 1)
-        kept = np.take_along_axis(flat, best, 1)  # (B, 2W)
-        kept[place >= self._slots[:, None]] = -math.inf
-        np.put_along_axis(flat, best, kept, 1)
+        scores = np.take_along_axis(flat, best, 1)  # (B, 2W)
+        scores[place >= self._slots[:, None]] = -math.inf
+        np.put_along_axis(flat, best, scores, 1)
         return best
 
     def _banks(self, tokens: Integers) -> Integers:

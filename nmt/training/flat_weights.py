@@ -113,12 +113,12 @@ class FlatWeights:
         if vector is self.master:  # the model already computes with these
             yield
             return
-        kept = self._compute.clone()  # unless rounded, `master` is in the same memory
+        before = self._compute.clone()  # unless rounded, `master` is in the same memory
         self._compute.copy_(vector)
         try:
             yield
         finally:
-            self._compute.copy_(kept)
+            self._compute.copy_(before)
 
 
 def _collector(own: Tensor, reached: set[int]) -> Callable[[Tensor], None]:

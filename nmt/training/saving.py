@@ -230,8 +230,8 @@ class Saver:
         if state.best_updates[0] == state.update:
             link_or_copy(path, self._run.path / "best.safetensors")
         # A run that is killed now resumes from the written state, which refers to its own.
-        kept = self.written.best_updates if self.written else []
-        checkpoint.keep_only(self._run, BEST, state.best_updates + kept)
+        referred_to = self.written.best_updates if self.written else []
+        checkpoint.keep_only(self._run, BEST, state.best_updates + referred_to)
 
     def _write_checkpoint(self, state: RunState, card: ModelCard, *, is_best: bool) -> None:
         path = checkpoint.path_of(self._run, CHECKPOINT, state.update)
@@ -244,8 +244,8 @@ class Saver:
         checkpoint.keep_only(self._run, CHECKPOINT, newest)
 
     def _write_model(self, path: Path, card: ModelCard) -> None:
-        kept = self._copies[self._optimizer.eval_name]
-        write_model(path, card, merged(self._optimizer.weights.named(kept)))
+        eval_weights = self._copies[self._optimizer.eval_name]
+        write_model(path, card, merged(self._optimizer.weights.named(eval_weights)))
 
     def _write_state(self, state: RunState) -> None:
         checkpoint.write_state(self._run, state, self._copies)
