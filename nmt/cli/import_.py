@@ -20,8 +20,8 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
-_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "ctranslate2")
-_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "ctranslate2")
+_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "eole", "ctranslate2")
+_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2")
 """Whose models do not say what has segmented their text."""
 _MOST_SHOWN = 3  # lines that differ
 
@@ -41,6 +41,7 @@ def import_(
             "vocabularies; or that decoder.yml, or its folder, such as a package of OPUS-MT. "
             "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it. "
             "For opennmt-py, a checkpoint of version 3 or its folder. "
+            "For eole, a folder with config.json, vocab.json and model.00.safetensors. "
             "For ctranslate2, a folder with model.bin, or that of a package of Argos, unpacked.",
         ),
     ],
@@ -109,6 +110,8 @@ def import_(
             from nmt.interchange.importers.ctranslate2_folder import (
                 import_ctranslate2 as import_other,
             )
+        elif form == "eole":
+            from nmt.interchange.importers.eole import import_eole as import_other
         else:
             from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 

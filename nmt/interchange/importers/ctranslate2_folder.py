@@ -351,7 +351,7 @@ def _foreign(
     src, tgt = map_sides(
         [side.path for side in sides],
         [side.texts for side in sides],
-        {id_: id_ for id_ in SPECIAL},
+        [{id_: id_ for id_ in SPECIAL} for _ in sides],
         segmenters,
         langs=langs,
         moses=moses,

@@ -89,7 +89,7 @@ def import_fairseq(
     src, tgt = map_sides(
         paths,
         texts,
-        _SPECIAL,
+        [_SPECIAL, _SPECIAL],
         segmenters,
         langs=langs,
         moses=moses,

@@ -22,11 +22,20 @@ from nmt.system.files import UnchangedFile
 
 WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"  # after the name of weights that are in several files
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
+_ACTIVATIONS = {
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+    "gelu": "gelu",
+    "gated-silu": "swiglu",
+}
 
 _LAYER = {
     "attention.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
     "attention.output": "self_attn.out_proj",
+    # One table is both, in models with relative positions.
+    "attention.relative.keys": "self_attn.relative_positions_embeddings",
+    "attention.relative.values": "self_attn.relative_positions_embeddings",
     "after_attention.norm": "self_attn_layer_norm",
     "cross_attention.query": "encoder_attn.q_proj",
     "cross_attention.key_value": "encoder_attn.k_proj encoder_attn.v_proj",

@@ -1,6 +1,7 @@
 """Models of OpenNMT-py 3: a checkpoint, whose weights may be in a safetensors file beside it.
 
 A checkpoint holds settings, weights and the lists of subwords, but not what has segmented the text.
+`eole.py` reads the folders of its successor, and leaves the rest to `import_parts`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nmt.interchange.importers.segmenters import map_sides
 from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
 
-_SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
+SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
 _STEP = re.compile(r".*_step_(\d+)\.pt")
 _MAX_SRC_TOKENS = 1_000
 """A checkpoint has no record of the longest source."""
@@ -38,10 +39,10 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "decoder_type": ("transformer",),
     "model_task": ("seq2seq",),
     "self_attn_type": ("scaled-dot-flash", "scaled-dot"),
-    "position_encoding": (True,),
-    "position_encoding_type": ("SinusoidalInterleaved",),
-    "max_relative_positions": (0,),
-    "layer_norm": ("standard",),
+    "layer_norm": ("standard", "rms"),
+    "relative_positions_buckets": (0,),
+    "rotary_theta": (10_000,),
+    "rotary_dim": (0,),
     "num_kv": (0,),
     "multiquery": (False,),
     "parallel_residual": (False,),
@@ -52,20 +53,25 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "lora_embedding": (False,),
 }
 _WIDTHS = ("enc_hid_size", "dec_hid_size", "src_word_vec_size", "tgt_word_vec_size")
+_SINUSOIDS = {"SinusoidalInterleaved": "sinusoidal", "SinusoidalConcat": "sinusoidal_halves"}
+GATED = "gated-silu"
+"""Eole's name of an activation, which OpenNMT-py calls silu."""
 
-# Names there, and those that Hugging Face gives to the same.
-_RENAMED = {
+# Names there, and those that Hugging Face gives to the same. It has no fc3, the second factor of
+# gated units.
+RENAMED = {
     r"embeddings\.make_embedding\.emb_luts\.0\.": "embed_tokens.",
     r"(transformer|transformer_layers)\.(\d+)\.": r"layers.\2.",
     r"context_attn\.": "encoder_attn.",
     r"linear_(q|k|v)(uery|eys|alues)\.": r"\1_proj.",
     r"final_linear\.": "out_proj.",
     r"feed_forward\.layer_norm\.": "final_layer_norm.",
-    r"feed_forward\.w_([12])\.": r"fc\1.",
+    r"feed_forward\.w_([123])\.": r"fc\1.",
     r"(layers\.\d+)\.layer_norm(_1)?\.": r"\1.self_attn_layer_norm.",
     r"(layers\.\d+)\.layer_norm_2\.": r"\1.encoder_attn_layer_norm.",
 }
 _FORMULA = re.compile(r".*\.pe\.pe")
+_OUTPUT = re.compile(r"generator\.(0\.)?(weight|bias)")
 
 
 def import_opennmt_py(
@@ -84,36 +90,85 @@ def import_opennmt_py(
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
-    if not (src_lang and tgt_lang):
-        raise UsageError(f"{path}: OpenNMT-py does not name its languages; give --src and --tgt")
     checkpoint = _checkpoint_of(path) if path.is_dir() else path
+    _check_version(checkpoint)
     content = read_pickle(checkpoint)
     try:
-        settings, vocab = vars(content["opt"]), content["vocab"]
-        texts = [dict(enumerate(map(str, vocab[side]))) for side in ("src", "tgt")]
+        settings, vocab = dict(vars(content["opt"])), content["vocab"]
+        texts = [vocab["src"], vocab["tgt"]]
+        start = vocab.get("decoder_start_token", "<s>")
     except (KeyError, TypeError, AttributeError):
         raise DataError(f"{checkpoint}: holds no model of OpenNMT-py 3") from None
-    special = _special_ids(checkpoint, texts, str(vocab.get("decoder_start_token", "<s>")))
-    weights = _weights_of(checkpoint, content)
+    check_can_be_ours(checkpoint, settings, _ONLY)
+    if settings.get("pos_ffn_activation_fn") == "silu":
+        settings["pos_ffn_activation_fn"] = GATED
+    return import_parts(
+        checkpoint,
+        out,
+        settings,
+        texts,
+        _tensors_of(checkpoint, content),
+        special={**SPECIAL, BOS_ID: start},
+        renamed=RENAMED,
+        langs=(src_lang, tgt_lang),
+        segmenters=segmenters,
+        moses=moses,
+    )
+
+
+def import_parts(
+    path: Path,
+    out: Path,
+    settings: Mapping[str, Any],
+    listed: Sequence[Sequence[str]],
+    tensors: Mapping[str, Tensor],
+    *,
+    special: Mapping[int, str],
+    renamed: Mapping[str, str],
+    langs: tuple[str | None, str | None],
+    segmenters: Sequence[Path],
+    moses: Container[str],
+) -> ModelCard:
+    """Write a model as a model file, and return its card.
+
+    path: of what is imported, for messages.
+    settings: as OpenNMT-py names them; our Transformer can be what they say of its parts.
+    listed: the subwords of source and target, by id.
+    tensors: the weights, by their own names, which `renamed` replaces.
+    special: each of our special pieces.
+    """
+    src_lang, tgt_lang = langs
+    if not (src_lang and tgt_lang):
+        raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
+    texts = [dict(enumerate(map(str, side))) for side in listed]
+    ids = _special_ids(path, texts, special)
+    weights = _weights_of(path, settings, tensors, renamed)
     texts = [
-        weights.with_all_rows(checkpoint, of_side, table)
+        weights.with_all_rows(path, of_side, table)
         for of_side, table in zip(texts, EMBEDDINGS, strict=False)
     ]
     src, tgt = map_sides(
-        [checkpoint, checkpoint],
+        [path, path],
         texts,
-        special,
+        ids,
         segmenters,
         langs=(src_lang, tgt_lang),
         moses=moses,
         is_joint=bool(settings.get("share_embeddings")),
     )
-    config = _config_of(checkpoint, settings, weights, special, has_barred=bool(tgt.barred))
+    config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
+
+    def read(name: str) -> Tensor:
+        weight = weights.of(name, None)
+        # We multiply embeddings by this root, and models do only if they have sinusoids.
+        is_too_large = not settings.get("position_encoding") and name.endswith("_embedding.weight")
+        return weight.float() / config.d_model**0.5 if is_too_large else weight
+
     return write_imported(
         out,
-        checkpoint,
+        path,
         ForeignModel(config, src, tgt, None),
-        lambda name: weights.of(name, None),
+        read,
         weights.unread,
         langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
@@ -128,19 +183,51 @@ def _checkpoint_of(folder: Path) -> Path:
     return max(found, key=lambda path: int(_STEP.sub(r"\1", path.name)))
 
 
-def _special_ids(path: Path, texts: Sequence[Mapping[int, str]], start: str) -> dict[int, int]:
-    """Return the foreign id of each of our special pieces, which is the same on both sides."""
-    names = {**_SPECIAL, BOS_ID: start}
+def _check_version(checkpoint: Path) -> None:
+    """Check that a checkpoint does not hold objects of version 2 (UsageError)."""
+    try:
+        held = torch.serialization.get_unsafe_globals_in_checkpoint(checkpoint)
+    except Exception:  # of a damaged file, which its reader names
+        return
+    if any(name.startswith("torchtext.") for name in held):
+        raise UsageError(
+            f"{checkpoint}: is of version 2, with objects of torchtext, which could execute code; "
+            "convert it by tools/convertv2_v3.py of OpenNMT-py 3"
+        )
+
+
+def _tensors_of(path: Path, content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the weights, which a checkpoint has in two parts, or in files beside it."""
+    beside = sorted(path.parent.glob(f"{path.stem}*.safetensors"))
+    if content.get("model"):
+        generator = content.get("generator") or {}
+        return {**content["model"], **{f"generator.{k}": v for k, v in generator.items()}}
+    if not beside:
+        raise DataError(f"{path}: has no weights, and no {path.stem}.safetensors is beside it")
+    return read_safetensors(beside)
+
+
+def read_safetensors(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the weights of files, by name."""
+    return {name: file.read(name) for file in map(SafetensorsFile, paths) for name in file.names}
+
+
+def _special_ids(
+    path: Path, texts: Sequence[Mapping[int, str]], special: Mapping[int, str]
+) -> list[dict[int, int]]:
+    """Return the foreign id of each of our special pieces, for source and target.
+
+    Sources have neither a start nor an end. In version 2, their vocabularies neither.
+    """
     sides = []
-    for side in texts:
+    for side, needed in zip(texts, ((PAD_ID, UNK_ID), special), strict=True):
         ids = {text: id_ for id_, text in reversed([*side.items()])}
-        missing = [name for name in names.values() if name not in ids]
+        missing = [special[id_] for id_ in needed if special[id_] not in ids]
         if missing:
             raise UsageError(f"{path}: has no {missing[0]} in a vocabulary")
-        sides.append({id_: ids[name] for id_, name in names.items()})
-    if sides[0] != sides[1]:
-        raise UsageError(f"{path}: its vocabularies have other ids for special tokens")
-    return sides[0]
+        unk = ids[special[UNK_ID]]
+        sides.append({id_: ids.get(name, unk) for id_, name in special.items()})
+    return sides
 
 
 def _config_of(
@@ -152,15 +239,19 @@ def _config_of(
     has_barred: bool,
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    check_can_be_ours(path, settings, _ONLY)
     if len({settings.get(name) for name in _WIDTHS}) > 1:
         raise UsageError(f"{path}: {', '.join(_WIDTHS)} differ")
+    positions, dropout = _positions_of(path, settings), settings.get("dropout")
     tie = "none"
-    if settings.get("share_decoder_embeddings"):
+    # An embedding that is not scaled is another matrix than the projection.
+    if settings.get("share_decoder_embeddings") and positions in _SINUSOIDS.values():
         tie = "all" if settings.get("share_embeddings") else "decoder"
     base = TransformerConfig(
         pre_norm=True,
-        norm_epsilon=float(settings.get("norm_eps", 1e-6)),
+        norm="rms" if settings.get("layer_norm") == "rms" else "layer",
+        norm_epsilon=settings.get("norm_eps", 1e-6),
+        positions=positions,
+        max_relative_distance=max(1, settings.get("max_relative_positions", 0)),
         source_end=False,
         output_bias=has_barred or bool(weights.of("output_bias", None).any()),
         tie_embeddings=tie,
@@ -172,7 +263,7 @@ def _config_of(
         "d_model": settings.get("enc_hid_size"),
         "encoder_layers": settings.get("enc_layers"),
         "decoder_layers": settings.get("dec_layers"),
-        "dropout": next(iter(settings.get("dropout") or [0.1])),
+        "dropout": dropout[0] if isinstance(dropout, list) and dropout else 0.1,
     }
     for side in ("encoder", "decoder"):
         values[f"{side}_ffn_dim"] = settings.get("transformer_ff")
@@ -180,36 +271,63 @@ def _config_of(
     return Config(path, values).transformer(weights, base)
 
 
-def _weights_of(path: Path, content: Mapping[str, Any]) -> Weights:
+def _positions_of(path: Path, settings: Mapping[str, Any]) -> str:
+    """Return our name of a model's positions; UsageError if we have none of its kind."""
+    has_sinusoids = bool(settings.get("position_encoding"))
+    form = settings.get("position_encoding_type", "SinusoidalInterleaved")
+    distance = settings.get("max_relative_positions", 0)
+    if has_sinusoids and distance == 0 and form in _SINUSOIDS:
+        return _SINUSOIDS[form]
+    if not has_sinusoids and type(distance) is int and (distance == -1 or distance > 0):
+        return "rotary" if distance == -1 else "relative"
+    raise UsageError(
+        f"{path}: position_encoding is {has_sinusoids}, position_encoding_type is {form!r} and "
+        f"max_relative_positions is {distance!r}, which nmt does not have"
+    )
+
+
+def _weights_of(
+    path: Path,
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    renamed: Mapping[str, str],
+) -> Weights:
     """Return the weights by the names that Hugging Face gives to the same.
 
     Linear layers have no biases, unless settings say so; ours have some, which are zeros then.
     """
-    tensors = dict[str, Tensor]()
-    beside = sorted(path.parent.glob(f"{path.stem}*.safetensors"))
-    if content.get("model"):
-        generator = content.get("generator") or {}
-        tensors = {**content["model"], **{f"generator.{k}": v for k, v in generator.items()}}
-    elif beside:
-        for file in map(SafetensorsFile, beside):
-            tensors |= {name: file.read(name) for name in file.names}
-    else:
-        raise DataError(f"{path}: has no weights, and no {path.stem}.safetensors is beside it")
     named = dict[str, Tensor]()
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor) or _FORMULA.fullmatch(name):
             continue
-        if name.startswith("generator."):
-            is_bias = name.endswith("bias")
+        if found := _OUTPUT.fullmatch(name):
+            is_bias = found[2] == "bias"
             named["final_logits_bias" if is_bias else "lm_head.weight"] = (
                 tensor[None] if is_bias else tensor
             )
             continue
-        for pattern, new in _RENAMED.items():
+        for pattern, new in renamed.items():
             name = re.sub(pattern, new, name)
         named[f"model.{name}"] = tensor
+    is_gated = settings.get("pos_ffn_activation_fn") == GATED
+    is_rotary = settings.get("max_relative_positions") == -1
+    has_halves = is_rotary and not settings.get("rotary_interleave", True)
     for name in list(named):
+        if has_halves and re.search(r"self_attn\.[qk]_proj", name):
+            named[name] = _interleaved(path, named[name], settings.get("heads"))
+        first = name.replace(".fc3.", ".fc1.")
+        if is_gated and name != first and first in named:
+            named[first] = torch.cat([named[first], named.pop(name)])
+    lacking = re.compile(r"_proj\.weight" if is_gated else r"(_proj|fc[12])\.weight")
+    for name in filter(lacking.search, list(named)):
         bias = name.removesuffix("weight") + "bias"
-        if re.search(r"(_proj|fc[12])\.weight", name) and bias not in named:
-            named[bias] = torch.zeros(len(named[name]))
+        named.setdefault(bias, torch.zeros(len(named[name])))
     return Weights(path, named, named.__getitem__)
+
+
+def _interleaved(path: Path, weight: Tensor, heads: Any) -> Tensor:
+    """Return queries or keys (D, ...) whose rotated pairs are neighbours, not halves of a head."""
+    if type(heads) is not int or heads < 1 or len(weight) % (2 * heads):
+        raise DataError(f"{path}: heads is {heads!r}, but queries are {len(weight)} wide")
+    halves = weight.reshape(heads, 2, -1, weight[0].numel())  # (H, 2, K / 2, columns)
+    return halves.transpose(1, 2).reshape(weight.shape)

@@ -27,7 +27,7 @@ _MANY = 0.1  # of the subwords
 def map_sides(
     paths: Sequence[Path],
     texts: Sequence[Mapping[int, str]],
-    special: Mapping[int, int],
+    special: Sequence[Mapping[int, int]],
     segmenters: Sequence[Path],
     *,
     langs: tuple[str, str],
@@ -40,7 +40,7 @@ def map_sides(
 
     paths: the dictionaries, for messages.
     texts: of each, the subword of each foreign id that has one.
-    special: the foreign id for each of our special ids.
+    special: of each, the foreign id for each of our special ids.
     segmenters: codes or SentencePiece models, for both sides or for each; none: lines are subwords,
         parted by spaces.
     moses: the steps of Moses' scripts that come before.
@@ -63,12 +63,12 @@ def map_sides(
         )
     if is_joint and all(are_pieces):
         models = [read_pieces(path) for path in dict.fromkeys(segmenters)]
-        both = map_vocabulary(models, texts[0], special, controls=controls)
+        both = map_vocabulary(models, texts[0], special[0], controls=controls)
         sides = [both, both]
     else:
         sides = [
-            _map_subwords(path, of_side, special, segmenter, controls, takes_apart=takes_apart)
-            for path, of_side, segmenter in zip(paths, texts, given, strict=True)
+            _map_subwords(*of_side, controls, takes_apart=takes_apart)
+            for of_side in zip(paths, texts, special, given, strict=True)
         ]
     with_rules = [
         replace(side, vocabularies=tuple(Vocabulary(one.model, rules) for one in side.vocabularies))

@@ -22,6 +22,9 @@ SEGMENTED = {
     "opennmt_py/apart": PIECES,
     "ctranslate2/post": CODES,
     "ctranslate2/apart": PIECES,
+    "opennmt_py/version2": CODES,
+    "eole/shared": CODES,
+    "eole/apart": PIECES,
 }
 """By folder: what segments its text."""
 BY_LENGTH = ("--length-penalty", "1", "--length-penalty-form", "power", "--max-extra-tokens", "200")

@@ -1,5 +1,7 @@
 """Write what the tests need of both models: see make.sh."""
 
+from __future__ import annotations
+
 import math
 import re
 import shutil

@@ -1,5 +1,7 @@
 """Segment the toy's text for both models: see make.sh."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Sequence
 from pathlib import Path
