@@ -45,9 +45,14 @@ from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 from nmt.system.files import parse_json, read_file
 
 _MODEL, _ARGOS, _CODES = "model.bin", "metadata.json", "bpe.model"
-_VERSIONS = range(4, 7)
-"""Of model.bin since January 2020. From 6 on, some settings are in config.json."""
-_TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
+_VERSIONS = range(2, 7)
+"""Of model.bin since December 2018. From 6 on, some settings are in config.json."""
+_SPECIFICATION = "TransformerSpec"  # of an encoder with a decoder
+_HEADS = {"TransformerBase": 8, "TransformerBig": 16}
+"""How many heads the same with other names had, which no setting said."""
+_TYPES = dict(enumerate(("float32", "int8", "int16", "int32", "float16", "bfloat16")))
+_OLD_TYPES = {4: "float32", 2: "int16", 1: "int8"}
+"""Before version 4, by the bytes of a number."""
 _ROUNDED = {"int8": "0.4 %", "int16": "0.05 %", "float16": "0.05 %", "bfloat16": "0.4 %"}
 """By type, how much rounding may change a number; with integers, of the largest in its row."""
 _SCALE = "weight_scale"  # what a weight was multiplied by, row by row or as a whole
@@ -57,20 +62,19 @@ _SEGMENTERS = ("source.spm target.spm", "sentencepiece.model", "sentencepiece.bp
 _ARGOS_MOSES = ("normalize", "tokenize", "escape")
 """What Argos does to text before its codes."""
 
-_ONLY: dict[str, tuple[object, ...]] = {
+_SETTINGS: dict[str, tuple[object, ...]] = {
     "activation": ("RELU", "SWISH", "GELU"),
-    "multi_query_attention": (0,),
-    "alibi": (0,),
-    "rotary_interleave": (1,),
     "rotary_base": (10_000.0,),
+    "rotary_interleave": (1,),
+    **dict.fromkeys(("multi_query_attention", "alibi", "with_source_bos"), (0,)),
 }
-"""What our Transformer cannot be, by the usual values."""
-_SETTINGS = (
+"""Those that our Transformer can only have by some values, the usual one first."""
+_OTHERS = (
     "num_heads pre_norm start_from_zero_embedding scale_embeddings multiply_by_sqrt_depth "
     "rotary_dim embeddings_merge alignment_layer alignment_heads alibi_use_positive_positions "
-    "scale_alibi"
+    "scale_alibi unk_token bos_token eos_token with_source_eos with_target_bos"
 ).split()
-"""Other settings. Those of merging and ALiBi mean nothing in our Transformer."""
+"""Other settings that are known. Those of merging and ALiBi mean nothing in our Transformer."""
 _ACTIVATIONS = ("RELU", "GELUTanh", "SWISH", "GELU", "GELUSigmoid", "Tanh", "Sigmoid")
 
 _LAYER = {
@@ -105,20 +109,13 @@ _COMPARED, _NEAR = 512, 5e-3  # positions, and how near a table in bf16 is to it
 _MAX_POSITIONS = 1_001  # of a model without a table of them
 
 
-class _Model(NamedTuple):
-    """What `model.bin` holds."""
+class _Variables(dict[str, Tensor]):
+    """Weights in fp32, by name."""
 
     path: Path
-    version: int
-    rounded: str  # type of the output projection
-    settings: dict[str, Any]  # by name, as the next
-    weights: dict[str, Tensor]  # in fp32
 
-    def of(self, name: str) -> Tensor:
-        """Return a weight; DataError if there is none."""
-        if name not in self.weights:
-            raise DataError(f"{self.path}: lacks {name}")
-        return self.weights[name]
+    def __missing__(self, name: str) -> Tensor:
+        raise DataError(f"{self.path}: lacks {name}")
 
 
 class _Side(NamedTuple):
@@ -148,8 +145,8 @@ def import_ctranslate2(
     if not path.is_dir():
         raise UsageError(f"{path}: not a folder; name that of {_MODEL}, or of an unpacked package")
     folder = path / "model" if (path / "model" / _MODEL).exists() else path
-    model = _read_model(folder / _MODEL)
-    tokens = _tokens_of(folder, model)
+    version, rounded, settings, weights = _read_model(folder / _MODEL)
+    tokens = _tokens_of(folder, version, settings)
     langs = src_lang or "", tgt_lang or ""
     if (folder / CARD).exists():
         card = read_card(folder / CARD)
@@ -159,21 +156,22 @@ def import_ctranslate2(
             )
         both = card.src_vocabulary, card.tgt_vocabulary
         sides = [_Side(folder / CARD, list(range(len(one))), {}) for one in both]
-        config, tables, order, _ = _config_of(model, sides, tokens)
+        config, tables, order, _ = _config_of(weights, settings, sides, tokens)
         src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
         foreign = ForeignModel(config, src, tgt, card.languages, order)
         langs, longest = (langs[0] or card.src_lang, langs[1] or card.tgt_lang), card.max_src_tokens
     else:
-        sides = [_side_of(folder, side, model, tokens) for side in ("source", "target")]
-        config, tables, order, positions = _config_of(model, sides, tokens)
+        sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
+        sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
+        config, tables, order, positions = _config_of(weights, settings, sides, tokens)
         foreign, langs = _foreign(folder, sides, config, order, langs, segmenters, moses)
         longest = positions - 1
-    if model.rounded in _ROUNDED:
+    if rounded in _ROUNDED:
         console.warning(
-            f"{model.path}: its weights were rounded to {model.rounded}, by up to "
-            f"{_ROUNDED[model.rounded]}; the model file has them as they are now"
+            f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
+            "the model file has them as they are now"
         )
-    unread = set(model.weights)
+    unread = set(weights)
 
     def read(ours: str) -> Tensor:
         if ours.endswith("_positions.weight"):
@@ -182,25 +180,26 @@ def import_ctranslate2(
             weight = tables[ours]
         else:
             name = _foreign_name(ours)
-            gate = re.sub(r"ffn/linear_0/(?=weight)", "ffn/linear_0_noact/", name)
-            unread.difference_update((name, gate))
-            if name.endswith("/bias") and name not in model.weights:
-                return torch.zeros(len(model.of(f"{name.removesuffix('bias')}weight")))
-            weight = model.of(name)
-            if gate != name and gate in model.weights:
-                weight = torch.cat((weight, model.of(gate)))
+            unread.discard(name)
+            if name.endswith("/bias") and name not in weights:
+                return torch.zeros(len(weights[f"{name.removesuffix('bias')}weight"]))
+            weight = weights[name]
+            if config.feed_forward == "swiglu" and "ffn/linear_0" in name:
+                gated = name.replace("linear_0", "linear_0_noact")
+                unread.discard(gated)
+                weight = torch.cat((weight, weights[gated]))
         dimension = residual_dimension(ours)
         if order is None or dimension is None:
             return weight
         return weight.index_select(dimension, order)
 
     return write_imported(
-        out, model.path, foreign, read, unread, langs=langs, max_src_tokens=longest
+        out, weights.path, foreign, read, unread, langs=langs, max_src_tokens=longest
     )
 
 
-def _read_model(path: Path) -> _Model:
-    """Read `model.bin`.
+def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
+    """Return the version of `model.bin`, the type of its output projection, settings and weights.
 
     It is a version, the name and revision of a specification, and the name, shape, type and content
     of each variable. Names of variables that are equal to others, such as tied embeddings, end it.
@@ -221,27 +220,35 @@ def _read_model(path: Path) -> _Model:
 
     try:
         (version,) = take("<I")
-        if version not in _VERSIONS or (specification := take_name()) != "TransformerSpec":
-            what = specification if version in _VERSIONS else f"model.bin of version {version}"
+        if version not in _VERSIONS:
             raise UsageError(
-                f"{path}: is a {what}; nmt imports a TransformerSpec of versions {_VERSIONS[0]} to "
-                f"{_VERSIONS[-1]}"
+                f"{path}: is no {_MODEL} of CTranslate2, or of version {version}; nmt imports "
+                f"versions {_VERSIONS[0]} to {_VERSIONS[-1]}"
             )
+        specification = take_name()
+        check_can_be_ours(
+            path, {"specification": specification}, {"specification": (_SPECIFICATION, *_HEADS)}
+        )
         stored = dict[str, Tensor]()
         _, count = take("<2I")
         for _ in range(count):
             name, (dimensions,) = take_name(), take("<B")
             shape, (kind, size) = take(f"<{dimensions}I"), take("<BI")
-            numbers = bytearray(take(f"<{size}s")[0])
-            stored[name] = torch.frombuffer(numbers, dtype=getattr(torch, _TYPES[kind])).view(shape)
-        aliases = {take_name(): take_name() for _ in range(take("<I")[0])}
+            size *= kind if version < 4 else 1
+            type_ = getattr(torch, (_OLD_TYPES if version < 4 else _TYPES)[kind])
+            stored[name] = torch.frombuffer(bytearray(take(f"<{size}s")[0]), dtype=type_).view(
+                shape
+            )
+        count = take("<I")[0] if version > 2 else 0
+        aliases = {take_name(): take_name() for _ in range(count)}
         if place != len(content):
             raise ValueError("something follows")
         rounded = stored[aliases.get(_OUTPUT, _OUTPUT)].dtype
         for name in [name for name in stored if name.endswith(_SCALE)]:
             of_rows = stored.pop(name).float().view(-1, 1)
             stored[name.removesuffix("_scale")] = stored[name.removesuffix("_scale")] / of_rows
-        settings, weights = dict[str, Any](), dict[str, Tensor]()
+        settings, weights = dict[str, Any](), _Variables()
+        weights.path = path
         for name, values in stored.items():
             if not values.dim():
                 settings[name] = values.item()
@@ -249,31 +256,30 @@ def _read_model(path: Path) -> _Model:
                 weights[name] = values.float()
             else:
                 settings[name] = bytes(values.numpy()).decode()
-        weights |= {alias: weights[name] for alias, name in aliases.items()}
+        weights.update({alias: weights[name] for alias, name in aliases.items()})
         if any(one.dim() != 2 for name, one in weights.items() if name.endswith(_MATRICES)):
             raise ValueError("a matrix of other dimensions")
+        if specification in _HEADS:
+            settings["num_heads"] = _HEADS[specification]
     except (struct.error, ValueError, LookupError, RuntimeError) as error:
         if is_of_memory(error):
             raise
         raise DataError(f"{path}: damaged, or not a model.bin of CTranslate2") from None
-    return _Model(path, version, str(rounded).removeprefix("torch."), settings, weights)
+    return version, str(rounded).removeprefix("torch."), _settings_of(path, settings), weights
 
 
-def _tokens_of(folder: Path, model: _Model) -> dict[str, Any]:
-    """Return the values of `config.json`, which before version 6 are settings of the model."""
-    path, settings = folder / CONFIG, model.settings
-    if model.version >= 6:
-        if not path.exists():
-            raise DataError(f"{path}: no such file; copy the whole folder")
+def _tokens_of(folder: Path, version: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of `config.json`, which before version 6 are among the settings."""
+    path = folder / CONFIG
+    if version < 6:
+        values = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"} | settings
+        first = "bos_token" if settings.get("with_target_bos", 1) else "eos_token"
+        values["decoder_start_token"] = values[first]
+        values["add_source_eos"] = settings.get("with_source_eos")
+    elif path.exists():
         values = read_json(path)
     else:
-        usual = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
-        values = {name: settings.pop(name, token) for name, token in usual.items()}
-        for one in ("source_bos", "source_eos"):
-            values[f"add_{one}"] = settings.pop(f"with_{one}", 0)
-        first = "bos_token" if settings.pop("with_target_bos", 1) else "eos_token"
-        is_open = settings.pop("user_decoder_start_tokens", 0)
-        values["decoder_start_token"] = None if is_open else values[first]
+        raise DataError(f"{path}: no such file; copy the whole folder")
     for name in ("unk_token", "bos_token", "eos_token", "decoder_start_token"):
         if not isinstance(values.get(name), str):
             raise UsageError(f"{path}: {name} is {values.get(name)!r}; nmt needs to know it")
@@ -281,17 +287,16 @@ def _tokens_of(folder: Path, model: _Model) -> dict[str, Any]:
     return values
 
 
-def _side_of(folder: Path, side: str, model: _Model, tokens: dict[str, Any]) -> _Side:
+def _side_of(folder: Path, side: str, size: int, tokens: dict[str, Any]) -> _Side:
     """Return the ids of a side, which are places in its list of pieces."""
     names = [f"{one}_vocabulary{end}" for one in ("shared", side) for end in (".json", ".txt")]
     path = next((folder / name for name in names if (folder / name).exists()), folder / names[0])
     pieces = _pieces_in(path)
-    size = len(model.of(_TABLES[EMBEDDINGS[side == "target"]]))
     if tokens["unk_token"] not in pieces and len(pieces) < size:
         pieces.append(tokens["unk_token"])
     if len(pieces) != size:
         raise DataError(
-            f"{path}: has {len(pieces):,} pieces, but {model.path} has embeddings for {size:,}"
+            f"{path}: has {len(pieces):,} pieces, but {_MODEL} has embeddings for {size:,}"
         )
     ids = {piece: id_ for id_, piece in reversed([*enumerate(pieces)])}  # the first of equal ones
     eos, start = tokens["eos_token"], tokens["decoder_start_token"]
@@ -369,26 +374,26 @@ def _foreign(
 
 
 def _config_of(
-    model: _Model, sides: Sequence[_Side], tokens: dict[str, Any]
+    weights: _Variables, settings: dict[str, Any], sides: Sequence[_Side], tokens: dict[str, Any]
 ) -> tuple[TransformerConfig, dict[str, Tensor], Tensor | None, int]:
     """Return the configuration of our Transformer; UsageError if it cannot be this model.
 
     Returns also our tables, which have the ids of the sides as rows, the order of the residual
     stream if it is not ours, and how many positions the model has.
     """
-    settings, weights, layer = _settings_of(model), model.weights, "encoder/layer_0"
-    d_ff, width = model.of(f"{layer}/ffn/linear_0/weight").shape
-    positions, order = _positions_of(model, settings)
+    layer = "encoder/layer_0"
+    d_ff, width = weights[f"{layer}/ffn/linear_0/weight"].shape
+    positions, order = _positions_of(weights, settings)
     found = [weights.pop(name) for name in _POSITIONS.values() if name in weights]
     tables = dict(zip(_POSITIONS, found, strict=False))
+    weights.setdefault(_TABLES[OUTPUT_BIAS], torch.zeros(len(weights[_OUTPUT])))
     for ours, theirs in _TABLES.items():
-        rows = sides[ours != EMBEDDINGS[0]].rows
-        empty = BARRED if ours == OUTPUT_BIAS else 0.0
-        table = weights.pop(theirs, torch.zeros(max(rows) + 1) if ours == OUTPUT_BIAS else None)
-        if table is None or len(table) <= max(rows):
-            raise DataError(f"{model.path}: has no {theirs}, or too few rows of it")
-        # The last one is that of -1.
-        tables[ours] = torch.cat((table, table.new_full((1, *table.shape[1:]), empty)))[rows]
+        table, rows = weights[theirs], sides[ours != EMBEDDINGS[0]].rows
+        if len(table) <= max(rows):
+            raise DataError(f"{weights.path}: {theirs} has only {len(table):,} rows")
+        empty = table.new_full((1, *table.shape[1:]), BARRED if ours == OUTPUT_BIAS else 0.0)
+        tables[ours] = torch.cat((table, empty))[rows]  # the last one is that of -1
+        del weights[theirs]
     scale = settings.get("scale_embeddings", settings.get("multiply_by_sqrt_depth", 1))
     factor = scale if isinstance(scale, float) else width**0.5 if scale else 1.0
     if not math.isclose(factor, width**0.5, rel_tol=1e-6):
@@ -412,10 +417,8 @@ def _config_of(
     for name in [name for name in weights if name.endswith("/bias")]:
         if not weights[name].any():
             del weights[name]  # our Transformer need not have it
-    feed_forward = settings.get("activation", _ACTIVATIONS[0]).lower()
-    if f"{layer}/ffn/linear_0_noact/weight" in weights:
-        check_can_be_ours(model.path, settings, {"activation": ("SWISH",)})
-        feed_forward = "swiglu"
+    activation = settings.get("activation", _ACTIVATIONS[0]).lower()
+    is_gated = activation == "swish" and f"{layer}/ffn/linear_0_noact/weight" in weights
     layers = {match[0] for match in map(_OF_LAYER.match, weights) if match}
     config = TransformerConfig(
         num_encoder_layers=sum(name.startswith("encoder") for name in layers),
@@ -426,7 +429,7 @@ def _config_of(
         pre_norm=bool(settings.get("pre_norm", True)),
         norm="layer" if f"{layer}/ffn/layer_norm/beta" in weights else "rms",
         norm_epsilon=tokens.get("layer_norm_epsilon") or 0.0,
-        feed_forward=feed_forward,
+        feed_forward="swiglu" if is_gated else activation,
         attention_bias=any(re.search("attention/linear_./bias", name) for name in weights),
         output_bias=bool(tables[OUTPUT_BIAS].any()),
         first_input=first_input,
@@ -437,35 +440,34 @@ def _config_of(
         dropout=0.1,
         **positions,
     )
-    model_config_from("transformer", asdict(config), str(model.path))  # checks all values
+    model_config_from("transformer", asdict(config), str(weights.path))  # checks all values
     return config, tables, order, min(map(len, found), default=_MAX_POSITIONS)
 
 
-def _settings_of(model: _Model) -> dict[str, Any]:
-    """Return the settings, which both sides and all layers share (UsageError)."""
+def _settings_of(path: Path, stored: dict[str, Any]) -> dict[str, Any]:
+    """Return settings, which both sides and all layers share, by the last part of their names."""
     settings = dict[str, Any]()
-    for name, value in model.settings.items():
+    for name, value in stored.items():
         key = name.rpartition("/")[2]
         if key == "activation" and value in range(len(_ACTIVATIONS)):
             value = _ACTIVATIONS[value]
-        other = settings.setdefault(key, value)
-        if key not in (*_ONLY, *_SETTINGS) or other != value:
-            elsewhere = f", and elsewhere {other!r}" if other != value else ""
-            raise UsageError(
-                f"{model.path}: {name} is {value!r}{elsewhere}, which nmt does not import"
-            )
-    check_can_be_ours(model.path, settings, _ONLY)
+        if key not in (*_SETTINGS, *_OTHERS):
+            raise UsageError(f"{path}: {name} is {value!r}, which nmt does not import")
+        check_can_be_ours(path, {name: value}, {name: _SETTINGS.get(key, (value,))})
+        check_can_be_ours(path, {name: value}, {name: (settings.setdefault(key, value),)})
     return settings
 
 
-def _positions_of(model: _Model, settings: dict[str, Any]) -> tuple[dict[str, Any], Tensor | None]:
+def _positions_of(
+    weights: _Variables, settings: dict[str, Any]
+) -> tuple[dict[str, Any], Tensor | None]:
     """Return our values for the positions, and the order of the residual stream if not ours.
 
     CTranslate2 has a table of most positions. We have the formula that it comes from, or else a
     learned vector for each of its rows.
     """
-    tables = [model.weights[name] for name in _POSITIONS.values() if name in model.weights]
-    keys = model.weights.get(f"encoder/layer_0/{_LAYER['attention.relative.keys']}")
+    tables = [weights[name] for name in _POSITIONS.values() if name in weights]
+    keys = weights.get(f"encoder/layer_0/{_LAYER['attention.relative.keys']}")
     if "rotary_dim" in settings:
         return {"positions": "rotary"}, None
     if keys is not None:
@@ -474,7 +476,7 @@ def _positions_of(model: _Model, settings: dict[str, Any]) -> tuple[dict[str, An
         return {"positions": "sinusoidal_halves", "first_position": 1}, None
     forms = list(map(_formula_of, tables))
     if len(forms) == 1 or forms[0] != forms[1]:
-        raise UsageError(f"{model.path}: encoder and decoder differ in their positions")
+        raise UsageError(f"{weights.path}: encoder and decoder differ in their positions")
     values, is_apart = forms[0]
     return values, interleaved(tables[0].shape[1]) if is_apart else None
 
