@@ -63,6 +63,8 @@ _HELD_OUT = 1_000
 
 Words = tuple[object, ...]
 """Of a command line, after `nmt`."""
+Sides = tuple["Vocabulary", "Vocabulary"] | None
+"""The vocabularies of source and target; None: a joint one is learnt."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,42 +162,33 @@ class TextOptions:
 
     def problems_with(self, teacher: Path | None) -> Iterator[str]:
         """Yield what is wrong with the combination of options."""
-        by_reference = self.criterion == REFERENCE
-        ways = {
-            "TEACHER": teacher,
-            "--teacher-command": self.teacher_command,
-            "--translations": self.translations,
+        by_reference, source = self.criterion == REFERENCE, self.source
+        knows_langs = teacher or self.data or (self.src_lang and self.tgt_lang)
+        wrong: dict[str, object] = {
+            "give one of TEACHER, --teacher-command and --translations": (
+                [teacher, self.teacher_command, self.translations].count(None) != 2
+            ),
+            "give one of --data and --source": (
+                bool(self.data) == bool(source) if teacher is None else self.data and source
+            ),
+            "name the languages of --source and its translations by --from and --to": (
+                not knows_langs
+            ),
+            "--ensemble is for TEACHER": self.ensemble and not teacher,
+            "--n-best is for TEACHER": self.n_best and not teacher,
+            "--keep has no meaning for --teacher-command": self.keep and self.teacher_command,
+            "--choose has no meaning for --teacher-command": self.choose and self.teacher_command,
+            "give one of --choose and --score-command": self.choose and self.score_command,
+            "--choose reference is for --data": self.choose == REFERENCE and source,
+            "--min-chrf is for references": self.min_chrf is not None and not by_reference,
+            "--min-score is for scores": self.min_score is not None and by_reference,
+            "--valid is for --source": self.valid and not source,
+            "--test is for --source": self.test and not source,
+            "--from is for --source": self.src_lang and not source,
+            "--to is for --source": self.tgt_lang and not source,
+            "--tune is for --data, or for --valid": self.tune and source and not self.valid,
         }
-        if sum(way is not None for way in ways.values()) != 1:
-            yield f"give one of {console.listed(ways, 'and')}"
-        for one, other in (
-            ("data", "source"),
-            ("choose", "score_command"),
-            ("teacher_command", "choose"),
-            ("teacher_command", "keep"),
-        ):
-            if getattr(self, one) and getattr(self, other):
-                names = (f"--{name.replace('_', '-')}" for name in (one, other))
-                yield f"{' and '.join(names)} contradict each other; leave one out"
-        for option, given, needed, is_met in (
-            ("--ensemble", self.ensemble, "TEACHER", teacher),
-            ("--n-best", self.n_best, "TEACHER", teacher),
-            ("--valid", self.valid, "--source", self.source),
-            ("--test", self.test, "--source", self.source),
-            ("--from", self.src_lang, "--source", self.source),
-            ("--to", self.tgt_lang, "--source", self.source),
-            ("--choose reference", self.choose == REFERENCE, "--data", not self.source),
-            ("--min-chrf", self.min_chrf is not None, "references", by_reference),
-            ("--min-score", self.min_score is not None, "scores", not by_reference),
-            ("--tune", self.tune, "--data, or for --valid", self.valid or not self.source),
-        ):
-            if given and not is_met:
-                yield f"{option} is for {needed}"
-        if teacher is None:
-            if not (self.data or self.source):
-                yield "give the text to be translated: --data or --source"
-            if self.source and not (self.src_lang and self.tgt_lang):
-                yield "name the languages of --source and its translations by --from and --to"
+        yield from (problem for problem, is_there in wrong.items() if is_there)
 
 
 def distill(
@@ -287,10 +280,12 @@ def distill(
         pairs, fingerprint = survey_source(text.source)
         _check_held_out(text, known.langs)
     model = model or presets.student_preset(pairs)
-    vocabulary = _find_vocabulary(text.vocab_size, known, folder, starts=init_from is not None)
+    of_vocabulary, sides = _find_vocabulary(
+        text.vocab_size, known, folder, starts=init_from is not None
+    )
     chosen = overrides | given
-    values, recipe = _values(model, chosen, pairs, known.updates, vocabulary)
-    _check_fit(recipe, folder, vocabulary)
+    values, recipe = _values(model, chosen, pairs, known.updates, sides)
+    _check_fit(recipe, folder, sides)
     n_best = text.n_best or _N_BEST
     keep = text.keep or (1 if text.source else _KEEP)
     by_reference = text.criterion == REFERENCE
@@ -328,7 +323,7 @@ def distill(
         steps["scoring the translations"] = [_Part(scoring, (work / lists).exists)]
     choice = Choice(text.criterion, keep, minimum, tokenizer_for(known.langs[1]))
     held_out = _held_out(work, text, folder, pairs)
-    to_prepare = (*vocabulary.words, *(["--keep-text"] * recipe.augment.any), *held_out)
+    to_prepare = (*of_vocabulary, *(["--keep-text"] * recipe.augment.any), *held_out)
     steps["choosing what the student learns"] = [
         _Part(
             partial(choose_text, work, known.langs, lists, choice),
@@ -427,34 +422,25 @@ def _find_teacher(teacher: Path | None, text: TextOptions, folder: DataFolder | 
     return _Teacher(name, langs, config.models, card, card_file, updates)
 
 
-class _Vocabulary(NamedTuple):
-    """The vocabulary of a student."""
-
-    words: Words
-    """By which `nmt prepare` takes or learns it."""
-    sides: tuple[Vocabulary, Vocabulary] | None = None
-    """Of source and target; None: a joint one is learnt."""
-
-
 def _find_vocabulary(
     size: int | None, teacher: _Teacher, data: DataFolder | None, *, starts: bool
-) -> _Vocabulary:
-    """Return the teacher's vocabulary, or that of the data, or a new one.
+) -> tuple[Words, Sides]:
+    """Return how `prepare` takes the vocabulary of the teacher, or of the data, or learns one.
 
-    It is a new one if not all programs can have the other, unless a model needs that to start from.
+    It learns one if not all programs can have the other, unless a model needs that to start from.
     """
     if size is not None:
-        return _Vocabulary(("--vocab-size", size))
+        return ("--vocab-size", size), None
     known = teacher.card or data
     if known is None or (teacher.card and teacher.card.languages):
-        return _Vocabulary(())
+        return (), None
     sides = known.src_vocabulary, known.tgt_vocabulary
     if not starts and any(side.moses or side.has_added_tokens for side in sides):
         console.notice("the student gets a vocabulary of its own, which all programs can have")
-        return _Vocabulary(())
+        return (), None
     steps = sides[0].moses.steps if sides[0].moses else ()
     path = teacher.card_file or (data and data.path)
-    return _Vocabulary(("--vocab", path, *(f"--moses-{step}" for step in steps)), sides)
+    return ("--vocab", path, *(f"--moses-{step}" for step in steps)), sides
 
 
 def _check_held_out(text: TextOptions, langs: tuple[str, str]) -> None:
@@ -498,7 +484,7 @@ def _values(
     chosen: Mapping[str, object],
     pairs: int,
     updates: int | None,
-    vocabulary: _Vocabulary,
+    sides: Sides,
 ) -> tuple[dict[str, object], Recipe]:
     """Return the values of the student over those of its preset, and its recipe (UsageError).
 
@@ -515,13 +501,12 @@ def _values(
 
     updates = resolved({"max_updates": updates} if updates else {}).training.max_updates
     values = presets.student_values(model, pairs, updates)
-    src, tgt = vocabulary.sides or (None, None)
-    if src and tgt and not src.has_ids_of(tgt) and preset.architecture == "transformer":
+    if sides and not sides[0].has_ids_of(sides[1]) and preset.architecture == "transformer":
         values["tie_embeddings"] = "decoder"
     return {**values, **chosen}, resolved(values)
 
 
-def _check_fit(recipe: Recipe, data: DataFolder | None, vocabulary: _Vocabulary) -> None:
+def _check_fit(recipe: Recipe, data: DataFolder | None, sides: Sides) -> None:
     """Refuse a student that cannot be trained, before its text is made, with UsageError."""
     from nmt.training.setup import check_fit, check_guided_alignment
 
@@ -530,7 +515,7 @@ def _check_fit(recipe: Recipe, data: DataFolder | None, vocabulary: _Vocabulary)
         return
     # Its text is kept, if its recipe changes that.
     plain = dataclasses.replace(recipe, augment=AugmentConfig())
-    src, tgt = vocabulary.sides or (data.src_vocabulary, data.src_vocabulary)
+    src, tgt = sides or (data.src_vocabulary, data.src_vocabulary)
     check_fit(plain, dataclasses.replace(data, src_vocabulary=src, tgt_vocabulary=tgt))
 
 

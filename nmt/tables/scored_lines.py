@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-N_BEST, FAIRSEQ = "an n-best list", "output of fairseq"
-
+N_BEST = "an n-best list"
 _FORMS = {
     N_BEST: re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
     "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
@@ -15,9 +14,7 @@ _FORMS = {
     "TEXT ||| SOFT ALIGNMENT": re.compile(r".* \|\|\|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?"),
     "TEXT ||| WordScores=": re.compile(r".* \|\|\| WordScores=(?: -?[\d.e-]+)* ?"),
     "JSON": re.compile(r'\{"line": \d+, "text": .*\}'),
-    FAIRSEQ: re.compile(
-        r"[A-Z]-\d+\t.*|Generate \S+ with beam=.*|\| .*|\d{4}-\d\d-\d\d [\d:]{8} \| [A-Z]+ \| .*"
-    ),
+    "output of fairseq": re.compile(r"[DHPSTW]-\d+\t.*"),
     "NUMBER<TAB>TEXT": re.compile(r" *\d+\t.*"),  # also of `cat -n`
 }
 """A line of each form, such as those of `nmt translate`."""

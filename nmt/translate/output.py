@@ -20,7 +20,7 @@ from operator import attrgetter
 from nmt.console import counted
 from nmt.errors import DataError
 from nmt.lexical.lemmas import TermUse
-from nmt.tables.scored_lines import FAIRSEQ, N_BEST, form_of
+from nmt.tables.scored_lines import N_BEST, form_of
 from nmt.translate.alignment import Alignment, pharaoh
 
 
@@ -225,10 +225,10 @@ def read_translations(lines: Iterable[str], name: str) -> Iterator[Entry]:
     """
     first = list(islice(waiting := iter(lines), _FIRST_LINES))
     form, lines = form_of(first), chain(first, waiting)
-    if form == N_BEST:
-        yield from read_n_best(lines, name)
-    elif form == FAIRSEQ:
+    if any(map(_HYPOTHESIS.fullmatch, first)):
         yield from _read_fairseq(lines, name)
+    elif form == N_BEST:
+        yield from read_n_best(lines, name)
     elif form:
         raise DataError(f"{name} is {form}, not plain text or a list; cut the text out of it")
     else:
@@ -236,7 +236,7 @@ def read_translations(lines: Iterable[str], name: str) -> Iterator[Entry]:
 
 
 def _read_fairseq(lines: Iterable[str], name: str) -> Iterator[Entry]:
-    """Yield hypotheses as fairseq's generate writes them, which is not in the order of the text.
+    """Yield hypotheses as fairseq writes them among other lines, not in the order of the text.
 
     If they are detokenised, they are there twice: `D` is text, and `H` its tokens.
     """

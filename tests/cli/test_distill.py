@@ -46,7 +46,7 @@ WORDS = [*OPTIONS, *(f"--set={key}={one}" for key, one in SMALL.items())]
 LANGS = ("--from", "en", "--to", "de")
 WAYS = {
     "model": ["{teacher}/best.safetensors", "--choose", "agreement", "--keep", "2"],
-    "export": ["{folder}/export", "--test", "{text}/valid", "--vocab-size", "346"],
+    "export": ["{folder}/export", "--test", "{text}/valid", "--vocab-size", "300"],
     "command": ["--teacher-command", "sed 's/one/eins/g; s/two/zwei/g; s/three/drei/g'", *LANGS],
     "file": ["--translations", "{folder}/n-best", "--score-command", "awk '{{print NF}}'", *LANGS],
 }
@@ -237,7 +237,7 @@ def test_each_way_to_teach_has_its_steps(nmt: Nmt, teacher: Path, tmp_path: Path
     }[way]
     commands = re.findall("^nmt (\\w+)", shown, re.MULTILINE)
     assert commands == [*expected, "prepare", "train"]
-    assert ("--vocab-size 346" in shown, "--vocab " in shown) == (way == "export", way == "model")
+    assert ("--vocab-size 300" in shown, "--vocab " in shown) == (way == "export", way == "model")
 
 
 def _says(file: Path, words: str) -> bool:
@@ -269,7 +269,8 @@ def test_a_student_is_the_same_however_often_its_making_is_killed(
     done = run_command(nmt_command(*words, "--out", killed))
     assert done.returncode == 0, done.stderr
     assert re.findall(r"step \d+ of \d+", done.stderr) == steps[-1:]
-    texts = [one for one in content(whole / "distill") if one[0] != "." and "export" not in one]
-    for name in texts:
-        assert content(killed / "distill")[name] == content(whole / "distill")[name], name
+    made = content(killed / "distill")
+    for name, expected in content(whole / "distill").items():
+        if not name.startswith(".") and "ctranslate2" not in name:
+            assert made[name].replace(b"killed", b"whole") == expected, name
     assert_same_weights(killed, whole)

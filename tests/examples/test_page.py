@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from example_runs import EXAMPLES, made, needs_make
+from example_runs import EXAMPLES, TINY, made, needs_make
 from prepare_job import job_of, pairs_in
 
 FORMS = {  # how Excel may save it, and the name that `nmt prepare` takes
@@ -69,3 +69,15 @@ def test_a_table_becomes_a_small_page_that_is_right(tmp_path: Path) -> None:
     assert sum((model / file["name"]).stat().st_size for file in files) < 1_000_000
     assert json.loads((model / "metadata.json").read_text())["targetName"] == "Velu"
     assert (tmp_path / "page" / "index.html").is_file()
+
+
+@needs_make
+@pytest.mark.slow
+def test_an_imported_model_becomes_a_page(tmp_path: Path) -> None:
+    tiny = TINY.replace("d_model=32", "d_model=64").removesuffix(" --quiet")
+    options = (f"WORK={tmp_path}", "UPDATES=30", f"TRAIN_OPTIONS={tiny} --n-best 1")
+    printed = made("page", *options, "imported", "agreement")
+    assert re.search(r"^\d+ of 500 translations are the same$", printed, re.MULTILINE)
+    page = tmp_path / "imported" / "page"
+    assert (page / "index.html").is_file()
+    assert (page / "model" / "registry.json").is_file()

@@ -133,6 +133,7 @@ def test_a_line_s_translations_are_ordered_by_a_mean_of_both_scores(
 
 FAIRSEQ = """\
 2026-11-30 06:21:36 | INFO | fairseq_cli.generate | loading model(s)
+Namespace(beam=2, buffer_size=1)
 | [en] dictionary: 618 types
 S-1\tzwei @@ @-@
 T-1\tzwei
@@ -177,8 +178,8 @@ def test_translations_of_anybody_are_read(
         (['{"line": 0, "text": "a"}'], "JSON"),
         (["a ||| 0-0", "b ||| 0-0"], "ALIGNMENT"),
         (["0 ||| a ||| -1"] * 100 + ["b"], "line 101"),
-        ([*FAIRSEQ, "H-2\tthree"], "line 14"),
-        ([*FAIRSEQ[:4], "H-1\t1.2.3\ttwo"], "line 5"),
+        ([*FAIRSEQ, "H-2\tthree"], "line 15"),
+        ([*FAIRSEQ[:7], "D-1\t1.2.3\ttwo"], "line 8"),
     ],
 )
 def test_translations_of_another_form_are_refused(lines: list[str], message: str) -> None:
