@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_line import Nmt
 from listed import listed
-from processes import LONG, wait_until
+from processes import LONG, wait_until, wait_until_gone
 from toy_training import (
     TINY,
     assert_same_weights,
@@ -238,6 +238,19 @@ def test_each_way_to_teach_has_its_steps(nmt: Nmt, teacher: Path, tmp_path: Path
     commands = re.findall("^nmt (\\w+)", shown, re.MULTILINE)
     assert commands == [*expected, "prepare", "train"]
     assert ("--vocab-size 300" in shown, "--vocab " in shown) == (way == "export", way == "model")
+
+
+def test_what_a_command_has_started_ends_with_us(teacher: Path, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    asked = ("--teacher-command", f"sleep 1000 & echo $! > {pid}; wait; cat", *LANGS)
+    words = ("distill", *asked, "--source", teacher.parent / "train.en", "--out", tmp_path / "out")
+    options: Any = {"stderr": subprocess.PIPE, "text": True, "env": environment()}
+    process = subprocess.Popen(nmt_command(*words), **options)
+    wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), "the command's process")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=LONG)
+    assert process.returncode == 75, said
+    wait_until_gone([int(pid.read_text())])
 
 
 def _says(file: Path, words: str) -> bool:
