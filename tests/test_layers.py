@@ -57,7 +57,11 @@ DOORS: dict[str, str | tuple[str, ...]] = {
     **dict.fromkeys(("allow_pickle", "torch.save"), ""),
     # With weights_only, of other people's models.
     "torch.load": "nmt/interchange/importers/huggingface_files.py",
-    "yaml": ("nmt/interchange/importers/marian.py", "nmt/interchange/marian_export.py"),
+    "yaml": (
+        "nmt/interchange/importers/marian.py",
+        "nmt/interchange/importers/yaml_settings.py",
+        "nmt/interchange/marian_export.py",
+    ),
 }
 """Third-party interface -> the only files or folder that may use it; empty: none may."""
 

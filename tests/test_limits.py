@@ -15,7 +15,8 @@ from text_formats import rows_of
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
-from nmt.interchange.importers.marian import import_marian, parse_yaml
+from nmt.interchange.importers.marian import import_marian
+from nmt.interchange.importers.yaml_settings import parse_yaml
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
 from nmt.system.files import LONGEST_SETTINGS
@@ -57,12 +58,14 @@ def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: &a [1]\nb: *a", "[" * 3_000, "a: 1\n" * (LONGEST_SETTINGS // 5 + 1)]
+    "text",
+    ["a: &a [1]\nb: &b [*a, *a]\nc: *b", "[" * 3_000, "a: 1\n" * (LONGEST_SETTINGS // 5 + 1)],
 )
 def test_yaml_that_could_take_more_than_its_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"alias|deep|MiB"):
         parse_yaml(text)
     assert parse_yaml("a: [x * y, '*a']") == {"a": ["x * y", "*a"]}
+    assert parse_yaml("a: &a [1, 2]\nb: *a") == {"a": [1, 2], "b": [1, 2]}
 
 
 def test_elements_of_xliff_inside_each_other_have_a_limit() -> None:

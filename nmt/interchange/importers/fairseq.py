@@ -8,7 +8,6 @@ them, lines are the model's subwords, parted by spaces.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle
+from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle, renamed
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     ForeignModel,
@@ -50,12 +49,14 @@ _ONLY: dict[str, tuple[object, ...]] = {
 }
 _SAME = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 """What encoder and decoder of our Transformer share."""
-_UNREAD = re.compile(
+# Names there, and those that Hugging Face gives to the same.
+_RENAMED = {
     # Copies that torch from 1.12 on keeps of weights as they were before training.
-    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$": "",
     # No numbers at all, since sinusoids are a formula.
-    r"|(encoder|decoder)\.(version|embed_positions\._float_tensor)"
-)
+    r"(encoder|decoder)\.(version|embed_positions\._float_tensor)$": "",
+    r"decoder\.output_projection\.": "lm_head.",
+}
 
 
 def import_fairseq(
@@ -80,7 +81,8 @@ def import_fairseq(
         raise DataError(f"{checkpoint}: holds no model of fairseq")
     settings = _settings_of(checkpoint, content)
     langs = languages_of(checkpoint, (src_lang, tgt_lang), settings)
-    weights = _weights_of(checkpoint, content["model"])
+    named = renamed(content["model"], _RENAMED)
+    weights = Weights(checkpoint, named, named.__getitem__)
     paths = [_dictionary_of(checkpoint, lang, settings) for lang in langs]
     texts = [
         weights.with_all_rows(path, _subwords(path), table)
@@ -96,20 +98,16 @@ def import_fairseq(
         is_joint=bool(settings.get("share_all_embeddings")),
     )
     config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
-    unscaled = bool(settings.get("no_scale_embedding"))
+    unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
 
     def read(name: str) -> Tensor:
         weight = weights.of(name, None)
-        if name.endswith("_positions.weight"):
-            return weight[FIRST_POSITION:]
-        # We multiply embeddings by this root, and the model does not.
-        is_too_large = unscaled and name.endswith("_embedding.weight")
-        return weight.float() / config.d_model**0.5 if is_too_large else weight
+        return weight[FIRST_POSITION:] if name.endswith("_positions.weight") else weight
 
     return write_imported(
         out,
         checkpoint,
-        ForeignModel(config, src, tgt, None),
+        ForeignModel(config, src, tgt, None, unscaled=unscaled),
         read,
         weights.unread,
         langs=langs,
@@ -211,16 +209,6 @@ def _max_src_tokens(settings: Mapping[str, Any]) -> int:
     """Return the longest source without eos."""
     longest = settings.get("max_source_positions")
     return longest - 1 if isinstance(longest, int) and longest > 1 else 1_023
-
-
-def _weights_of(path: Path, tensors: Mapping[str, Any]) -> Weights:
-    """Return the weights by the names that Hugging Face gives to the same."""
-    named = {
-        "lm_head.weight" if name == "decoder.output_projection.weight" else f"model.{name}": tensor
-        for name, tensor in tensors.items()
-        if isinstance(tensor, Tensor) and not _UNREAD.fullmatch(name)
-    }
-    return Weights(path, named, named.__getitem__)
 
 
 def _dictionary_of(checkpoint: Path, lang: str, settings: Mapping[str, Any]) -> Path:

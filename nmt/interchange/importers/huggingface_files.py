@@ -187,11 +187,15 @@ class Weights:
         parts = [self._get(name) for name in theirs]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
         if ours == OUTPUT_BIAS:
-            weight = weight[0]
+            weight = weight.flatten()
         dimension = residual_dimension(ours)
         if order is not None and dimension is not None:
             weight = weight.index_select(dimension, order)
         return weight
+
+    def has(self, ours: str) -> bool:
+        """Whether there is a layer's weight, or a last norm."""
+        return self._names.issuperset(foreign_names(ours))
 
     def has_attention_biases(self) -> bool:
         """Whether any bias of attention is not zero."""
@@ -210,6 +214,13 @@ class Weights:
                 f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
             )
         return {rows - 1: f"<row {rows - 1}>", **texts}
+
+    def check_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> None:
+        """Check that a table has a row for each piece (DataError); see `with_all_rows`."""
+        if (rows := len(self.of(ours, None))) != len(texts):
+            raise DataError(
+                f"{path}: has {len(texts):,} pieces, but {self._path} has embeddings for {rows:,}"
+            )
 
     def positions(self) -> list[Tensor]:
         """Return the tables of positions that there are."""
@@ -269,6 +280,23 @@ def foreign_names(ours: str) -> list[str]:
     names = _LAYER[re.sub(r"[._](weight|bias)$", "", kind)].split()
     suffix = "bias" if kind.endswith("bias") else "weight"
     return [f"model.{side}.layers.{layer}.{name}.{suffix}" for name in names]
+
+
+def renamed(tensors: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return tensors of another toolkit by the names that Hugging Face gives to the same.
+
+    names: patterns of theirs, and what replaces them. What has the name "" then is left out.
+    """
+    found = dict[str, Tensor]()
+    for theirs, tensor in tensors.items():
+        name = str(theirs)
+        for pattern, new in names.items():
+            name = re.sub(pattern, new, name)
+        if name and isinstance(tensor, Tensor):
+            found[name if name.startswith(("lm_head", "final_logits")) else f"model.{name}"] = (
+                tensor
+            )
+    return found
 
 
 def open_weights(folder: Path) -> Weights:

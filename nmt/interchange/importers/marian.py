@@ -39,10 +39,11 @@ from nmt.interchange.importers.model_import import (
     tags_of,
     write_imported,
 )
+from nmt.interchange.importers.yaml_settings import settings_in
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
 from nmt.interchange.programs import MARIAN_EPSILON
 from nmt.models.model_file import ModelCard
-from nmt.system.files import check_settings, open_file, read_file
+from nmt.system.files import open_file, read_file
 
 OPTIONS = "special:model.yml"
 LISTING = ".decoder.yml"
@@ -180,37 +181,13 @@ def _listed(listing: Path, values: Mapping[str, Any], name: str, count: int) -> 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(read_file(path).decode(), path)
+        return settings_in(read_file(path).decode(), path)
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; it would name the vocabularies, so give them with --vocab"
         ) from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: damaged: not UTF-8") from None
-
-
-def parse_yaml(text: str) -> Any:
-    """Parse YAML that may be damaged or hostile; ValueError says in one line what is wrong."""
-    check_settings(text)
-    try:
-        # An alias such as *a may stand for what has aliases itself, and so grow without bound.
-        if "*" in text and any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text)):
-            raise ValueError("it has aliases; write out what they stand for")
-        return yaml.safe_load(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(" ".join(str(error).split())) from None  # in one line
-
-
-def _parsed(text: str, path: Path) -> dict[str, Any]:
-    try:
-        values = parse_yaml(text)
-    except ValueError as error:
-        raise DataError(f"{path}: damaged: its options are not YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: damaged: its options are not YAML")
-    return values
 
 
 def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
@@ -403,7 +380,7 @@ class _Weights:
         """The names of arrays that were not read yet."""
         # Newer files end the options with a NUL, and fill up with more.
         text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
-        self.options = _parsed(text, path)
+        self.options = settings_in(text, path)
 
     @property
     def is_recurrent(self) -> bool:

@@ -59,6 +59,8 @@ class ForeignModel:
     languages: LanguageTokens | None
     order: Tensor | None = None
     """The foreign dimension of the residual stream for each of ours; None: the same."""
+    unscaled: tuple[str, ...] = ()
+    """The tables of `EMBEDDINGS` that the model, unlike ours, does not multiply by a root."""
 
 
 def check_can_be_ours(
@@ -72,6 +74,16 @@ def check_can_be_ours(
         if settings.get(name, usual[0]) not in usual:
             raise UsageError(
                 f"{path}: {name} is {settings[name]!r}; nmt imports only models with {usual[0]!r}"
+            )
+
+
+def check_alike(path: Path, sides: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Check that encoder and decoder have the same settings, by these names (UsageError)."""
+    for name in names:
+        found = [side.get(name) for side in sides]
+        if found[0] != found[1]:
+            raise UsageError(
+                f"{path}: encoder and decoder differ in {name}, {found[0]}, {found[1]}"
             )
 
 
@@ -198,6 +210,8 @@ def write_imported(
                         f"has more ids, such as {mapping.rows.max():,}"
                     )
                 weight = weight[torch.from_numpy(mapping.rows)]
+                if name in model.unscaled:
+                    weight = weight / config.d_model**0.5
                 if name in EMBEDDINGS and config.first_input == "zeros":
                     weight[BOS_ID] = 0.0  # what it is, for other formats
             if name == OUTPUT_BIAS:
