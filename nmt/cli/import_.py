@@ -20,9 +20,9 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
-_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "eole", "ctranslate2")
-_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2")
-"""Whose models do not say what has segmented their text."""
+_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "eole", "ctranslate2", "sockeye")
+_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "sockeye")
+"""Whose models may not say what has segmented their text."""
 _MOST_SHOWN = 3  # lines that differ
 
 
@@ -42,7 +42,8 @@ def import_(
             "For fairseq, a checkpoint or its folder, with dict.en.txt and dict.de.txt beside it. "
             "For opennmt-py, a checkpoint of version 3 or its folder. "
             "For eole, a folder with config.json, vocab.json and model.00.safetensors. "
-            "For ctranslate2, a folder with model.bin, or that of a package of Argos, unpacked.",
+            "For ctranslate2, a folder with model.bin, or that of a package of Argos, unpacked. "
+            "For sockeye, the folder of a model.",
         ),
     ],
     out: Annotated[str, argument("OUT", "The model file to write.")],
@@ -112,6 +113,8 @@ def import_(
             )
         elif form == "eole":
             from nmt.interchange.importers.eole import import_eole as import_other
+        elif form == "sockeye":
+            from nmt.interchange.importers.sockeye import import_sockeye as import_other
         else:
             from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 

@@ -25,8 +25,10 @@ SEGMENTED = {
     "opennmt_py/version2": CODES,
     "eole/shared": CODES,
     "eole/apart": PIECES,
+    "sockeye/post": CODES,
+    "sockeye/pre": PIECES,
 }
-"""By folder: what segments its text."""
+"""By folder: what segments its text, unless its files say so."""
 BY_LENGTH = ("--length-penalty", "1", "--length-penalty-form", "power", "--max-extra-tokens", "200")
 
 
