@@ -20,8 +20,17 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
-_FORMATS = ("huggingface", "marian", "fairseq", "opennmt-py", "eole", "ctranslate2", "sockeye")
-_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "sockeye")
+_FORMATS = (
+    "huggingface",
+    "marian",
+    "fairseq",
+    "opennmt-py",
+    "eole",
+    "ctranslate2",
+    "joeynmt",
+    "sockeye",
+)
+_SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "joeynmt", "sockeye")
 """Whose models may not say what has segmented their text."""
 _MOST_SHOWN = 3  # lines that differ
 
@@ -43,7 +52,7 @@ def import_(
             "For opennmt-py, a checkpoint of version 3 or its folder. "
             "For eole, a folder with config.json, vocab.json and model.00.safetensors. "
             "For ctranslate2, a folder with model.bin, or that of a package of Argos, unpacked. "
-            "For sockeye, the folder of a model.",
+            "For joeynmt and sockeye, the folder of a model.",
         ),
     ],
     out: Annotated[str, argument("OUT", "The model file to write.")],
@@ -113,6 +122,8 @@ def import_(
             )
         elif form == "eole":
             from nmt.interchange.importers.eole import import_eole as import_other
+        elif form == "joeynmt":
+            from nmt.interchange.importers.joeynmt import import_joeynmt as import_other
         elif form == "sockeye":
             from nmt.interchange.importers.sockeye import import_sockeye as import_other
         else:

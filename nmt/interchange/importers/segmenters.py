@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.moses import moses_rules
-from nmt.data.pieces import SPECIAL
+from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
@@ -45,8 +45,8 @@ def map_sides(
         parted by spaces.
     moses: the steps of Moses' scripts that come before.
     is_joint: whether the sides share their embeddings.
-    takes_apart: whether subwords of codes that a dictionary lacks are taken apart. Otherwise they
-        are unknown.
+    takes_apart: whether subwords that a dictionary lacks are taken apart. Otherwise they are
+        unknown.
     controls: the pieces that are never text, such as tags.
     DataError if a segmenter is none. UsageError if there are too few or too many.
     """
@@ -87,7 +87,8 @@ def _map_subwords(
     takes_apart: bool,
 ) -> VocabularyMapping:
     if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
-        return map_vocabulary([read_pieces(segmenter)], texts, special, controls=controls)
+        mapping = map_vocabulary([read_pieces(segmenter)], texts, special, controls=controls)
+        return _taking_apart(mapping) if takes_apart else mapping
     rows = [row for row in range(max(texts) + 1) if row not in special.values()]
     listed = [texts.get(row, f"<row {row}>") for row in rows]
     if segmenter is not None:
@@ -105,3 +106,19 @@ def _map_subwords(
     unknown = range(vocabulary.known, len(vocabulary))
     all_rows = [*(special[id_] for id_ in SPECIAL), *rows, *(special[UNK_ID] for _ in unknown)]
     return VocabularyMapping((vocabulary,), np.array(all_rows), tuple(unknown))
+
+
+def _taking_apart(mapping: VocabularyMapping) -> VocabularyMapping:
+    """Return ids of a SentencePiece model that takes apart what the dictionary lacks.
+
+    As by its `SetVocabulary`, only single letters are not.
+    """
+    (vocabulary,) = mapping.vocabularies
+    model = PieceModel.read(vocabulary.model)
+    pieces = [
+        replace(piece, kind=Kind.UNUSED)
+        if id_ > vocabulary.known and piece.kind is Kind.NORMAL and len(piece.text) > 1
+        else piece
+        for id_, piece in enumerate(model.pieces)
+    ]
+    return replace(mapping, vocabularies=(Vocabulary(model.with_only(pieces).write()),))

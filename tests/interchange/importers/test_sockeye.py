@@ -33,7 +33,11 @@ def folder(tmp_path: Path) -> Path:
         ("dtype: float32", "dtype: int8", "int8"),
         ("config_length_task: null", "config_length_task: {weight: 1}", "config_length_task"),
         ("factor_configs: null", "factor_configs: [1, 2]", "factor_configs"),
-        ("attention_heads: 4", "attention_heads: 2", "attention_heads"),
+        (
+            "config_decoder: !TransformerConfig\n  act_type: relu",
+            "config_decoder: !TransformerConfig\n  act_type: gelu",
+            "differ in act_type",
+        ),
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
@@ -41,7 +45,7 @@ def test_what_our_transformer_is_not_is_refused(
 ) -> None:
     config = (folder / "config").read_text()
     assert f"{line}\n" in config
-    (folder / "config").write_text(config.replace(f"{line}\n", f"{new}\n", 1))
+    (folder / "config").write_text(config.replace(f"{line}\n", f"{new}\n"))
     out = tmp_path / "out.safetensors"
     assert said in nmt("import", "sockeye", folder, out, *LANGS).refusal(2)
     assert not out.exists()

@@ -25,6 +25,8 @@ SEGMENTED = {
     "opennmt_py/version2": CODES,
     "eole/shared": CODES,
     "eole/apart": PIECES,
+    "joeynmt/post": (),
+    "joeynmt/pre": (),
     "sockeye/post": CODES,
     "sockeye/pre": PIECES,
 }
