@@ -52,8 +52,7 @@ class Export:
             ]
         except FileNotFoundError as error:
             raise DataError(
-                f"{error.filename}: there is no such file; copy the whole folder, or export again; "
-                "if nmt did not make it, take nmt import ctranslate2"
+                f"{error.filename}: there is no such file; copy the whole folder, or export again"
             ) from None
         except (ValueError, KeyError):
             raise DataError(f"{path}: damaged: it is not an export's; export it again") from None

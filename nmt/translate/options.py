@@ -316,6 +316,7 @@ def _checksum(model: Path) -> str:
         return model_checksum(model)
     if not (model / MANIFEST).is_file():
         raise DataError(
-            f"{model}: has no {MANIFEST}, as exports of nmt do; copy all of it, or export it again"
+            f"{model}: has no {MANIFEST}, as exports of nmt do; copy all of it or export it again, "
+            "or run nmt import ctranslate2 if it is from elsewhere"
         )
     return sha256_file(model / MANIFEST)

@@ -152,7 +152,7 @@ def import_ctranslate2(
         card = read_card(folder / CARD)
         if segmenters or moses:
             raise UsageError(
-                f"{folder}: has its vocabularies in {CARD}; leave out --vocab, --moses-"
+                f"{folder}: has its vocabularies in {CARD}; leave out --vocab and Moses' steps"
             )
         both = card.src_vocabulary, card.tgt_vocabulary
         sides = [_Side(folder / CARD, list(range(len(one))), {}) for one in both]

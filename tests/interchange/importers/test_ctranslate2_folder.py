@@ -1,5 +1,6 @@
 """Folders of CTranslate2; test_toolkits.py says that they score and translate as there."""
 
+import itertools
 import json
 import math
 import re
@@ -317,6 +318,51 @@ def test_a_residual_stream_in_another_order_is_put_into_ours(nmt: Nmt, tmp_path:
         models.append(importing(nmt, folder, tmp_path / f"{name}.safetensors", *LANGS))
     assert all(config_of(model).positions == "sinusoidal" for model in models)
     assert same_weights(*models)
+
+
+def without_tables(binary: Binary, _: object) -> None:
+    """Leave out the positions, as OpenNMT-tf does."""
+    del binary.variables["decoder/position_encodings/encodings"]
+    del binary.aliases["encoder/position_encodings/encodings"]
+
+
+def relative(binary: Binary, _: object) -> None:
+    """Give each layer vectors for distances up to 3, in place of positions."""
+    without_tables(binary, _)
+    for side, layer, kind in itertools.product(("encoder", "decoder"), (0, 1), ("keys", "values")):
+        name = f"{side}/layer_{layer}/self_attention/relative_position_{kind}"
+        binary.variables[name] = np.full((7, 16), len(name), "<f4")
+
+
+def unscaled(binary: Binary, _: object) -> None:
+    """Do not multiply embeddings by the root of their width, which is 8."""
+    for side in ("encoder", "decoder"):
+        binary.variables[f"{side}/scale_embeddings"] = np.array(1.0, "<f4")
+
+
+@pytest.mark.parametrize(
+    ("change", "values"),
+    [
+        (without_tables, {"positions": "sinusoidal_halves", "first_position": 1}),
+        (relative, {"positions": "relative", "max_relative_distance": 3}),
+        (unscaled, {"positions": "sinusoidal_halves", "first_position": 2}),
+    ],
+)
+def test_positions_and_scales_are_those_of_the_model(
+    nmt: Nmt, tmp_path: Path, change: Change, values: dict[str, Any]
+) -> None:
+    found = importing(nmt, changed(tmp_path, change), tmp_path / "new", *LANGS)
+    usual = importing(nmt, POST, tmp_path / "usual", *LANGS)
+    assert values.items() <= asdict(config_of(found)).items()
+    ours, theirs = (dict(load_model(path)[0].named_parameters()) for path in (usual, found))
+    factor = 8.0 if change is unscaled else 1.0
+    table = ours["output_projection"]
+    assert torch.equal(theirs["output_projection"], table)
+    assert torch.allclose(theirs.get("src_embedding.weight", table / factor) * factor, table)
+    if change is relative:
+        vectors = theirs["decoder.1.attention.relative.values"]
+        name = "decoder/layer_1/self_attention/relative_position_values"
+        assert vectors.equal(torch.full_like(vectors, len(name)))
 
 
 def setting(name: str, value: int) -> Change:
