@@ -43,12 +43,20 @@ _ONLY_IN_TRAINING: dict[str, tuple[object, ...]] = {
     "lora_embedding": (False,),
     "quant_layers": ([],),
 }
-_SAME = ("hidden_size", "heads", "transformer_ff", "mlp_activation_fn", "layer_norm", "norm_eps")
+_SAME = (
+    "hidden_size",
+    "heads",
+    "transformer_ff",
+    "mlp_activation_fn",
+    "layer_norm",
+    "norm_eps",
+    "rotary_interleave",
+)
 """What encoder and decoder of our Transformer share."""
 # What is read, what the weights tell, and what means nothing where the rest is as it must be.
 _KNOWN = re.compile(
     "|".join((*_ONLY, *_SAME))
-    + r"|layers|share_\w+|add_\w+bias|generator_bias|rotary_interleave|\w*word_vec_size|heads_kv"
+    + r"|layers|share_\w+|add_\w+bias|generator_bias|\w*word_vec_size|heads_kv"
     r"|eole_version|dim_per_head|position_encoding|n_positions|max_position_embeddings|input_feed"
     r"|with_cross_attn|freeze_\w+|alignment_\w+|lambda_\w+|global_attention\w*|num_experts_per_tok"
     r"|low_freq_factor|high_freq_factor|scaling_factor|original_max_\w+|rotary_theta_local"
@@ -100,18 +108,20 @@ def import_eole(
     config, vocab = read_json(listing), read_json(path / _FILES[1])
     try:
         model = config["model"]
-        sides = [
-            {name: value for one in (model, model[part]) for name, value in _plain(one)}
-            for part in ("encoder", "decoder", "embeddings")
-        ]
+        sides = [_plain({**model, **model[part]}) for part in ("encoder", "decoder", "embeddings")]
         training, texts = dict(config.get("training") or {}), [[*vocab["src"]], [*vocab["tgt"]]]
         own = vocab.get("specials") or {}
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
-        steps = config.get("transforms") or []
+        steps = list(config.get("transforms") or [])
         segmenters = segmenters or _segmenters_of(path, steps, config.get("transforms_configs"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{path}: damaged, or holds no encoder and decoder of Eole") from None
+    end = special[EOS_ID]
+    if len({side.index(end) for side in texts if end in side}) > 1:
+        raise UsageError(
+            f"{path}: {end} has two ids; Eole trains with the source's, so translations never end"
+        )
     check_can_be_ours(listing, training, _ONLY_IN_TRAINING)
     settings = {**_settings_of(listing, sides), "dropout": training.get("dropout")}
     others = [str(step) for step in steps if step not in (*_SEGMENTERS, *_OF_TRAINING)]
@@ -134,10 +144,10 @@ def import_eole(
     )
 
 
-def _plain(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, with those of rotations among them, and without those of parts."""
     all_settings = {**settings, **(settings.get("rope_config") or {})}
-    return [(name, value) for name, value in all_settings.items() if not isinstance(value, dict)]
+    return {name: value for name, value in all_settings.items() if not isinstance(value, dict)}
 
 
 def _settings_of(path: Path, sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -239,7 +239,8 @@ def _config_of(
     has_barred: bool,
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    if len({settings.get(name) for name in _WIDTHS}) > 1:
+    width = settings.get("enc_hid_size")
+    if any(settings.get(name) != width for name in _WIDTHS):
         raise UsageError(f"{path}: {', '.join(_WIDTHS)} differ")
     positions, dropout = _positions_of(path, settings), settings.get("dropout")
     tie = "none"
@@ -260,7 +261,7 @@ def _config_of(
         "activation_function": settings.get("pos_ffn_activation_fn", "relu"),
         "decoder_start_token_id": special[BOS_ID],
         "eos_token_id": special[EOS_ID],
-        "d_model": settings.get("enc_hid_size"),
+        "d_model": width,
         "encoder_layers": settings.get("enc_layers"),
         "decoder_layers": settings.get("dec_layers"),
         "dropout": dropout[0] if isinstance(dropout, list) and dropout else 0.1,
@@ -309,6 +310,8 @@ def _weights_of(
         for pattern, new in renamed.items():
             name = re.sub(pattern, new, name)
         named[f"model.{name}"] = tensor
+    if "lm_head.weight" not in named and not settings.get("share_decoder_embeddings"):
+        raise DataError(f"{path}: lacks generator.weight; it is cut short")
     is_gated = settings.get("pos_ffn_activation_fn") == GATED
     is_rotary = settings.get("max_relative_positions") == -1
     has_halves = is_rotary and not settings.get("rotary_interleave", True)

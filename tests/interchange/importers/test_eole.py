@@ -48,6 +48,7 @@ def setting(part: str, name: str, value: object) -> Callable[[Values], object]:
         (setting("decoder", "mlp_activation_fn", "gelu"), 2, "mlp_activation_fn"),
         (setting("embeddings", "tgt_word_vec_size", 96), 2, "tgt_word_vec_size"),
         (lambda config: config["model"].update(encoder=None), 1, "no encoder and decoder"),
+        (setting("encoder", "share_decoder_embeddings", False), 1, "generator.weight"),
         (lambda config: config["training"].update(lora_layers=["linear_keys"]), 2, "lora_layers"),
     ],
 )
@@ -64,6 +65,18 @@ def test_rotations_of_another_base_are_refused(nmt: Nmt, tmp_path: Path) -> None
     change = setting("encoder", "rope_config", {"rotary_theta": 500})
     words = ("import", "eole", changed(tmp_path, APART, change), tmp_path / "out", *LANGS)
     assert "rotary_theta" in nmt(*words).refusal(2)
+
+
+def test_sides_that_turn_other_pairs_are_refused(nmt: Nmt, tmp_path: Path) -> None:
+    change = setting("decoder", "rope_config", {"rotary_interleave": True})
+    words = ("import", "eole", changed(tmp_path, APART, change), tmp_path / "out", *LANGS)
+    assert "rotary_interleave" in nmt(*words).refusal(2)
+
+
+def test_an_end_of_two_ids_is_refused(nmt: Nmt, tmp_path: Path) -> None:
+    folder = changed(tmp_path, APART, lambda vocab: vocab["tgt"].reverse(), "vocab.json")
+    words = ("import", "eole", folder, tmp_path / "out.safetensors", *LANGS)
+    assert "</s>" in nmt(*words).refusal(2)
 
 
 def test_a_missing_file_is_named(nmt: Nmt, tmp_path: Path) -> None:
