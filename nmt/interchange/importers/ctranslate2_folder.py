@@ -320,9 +320,12 @@ def _pieces_in(path: Path) -> list[str]:
     """Return the pieces of a list; DataError if there is none, or it is damaged."""
     try:
         content = read_file(path)
-        if path.suffix == ".json":
-            return list(map(str, [*parse_json(content)]))
-        return content.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+        if path.suffix != ".json":
+            return content.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+        pieces = parse_json(content)
+        if not isinstance(pieces, list):
+            raise TypeError
+        return list(map(str, pieces))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file, nor a list for each side") from None
     except (ValueError, TypeError):

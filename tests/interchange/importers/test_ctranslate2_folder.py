@@ -433,7 +433,8 @@ def test_what_is_missing_or_damaged_is_named(nmt: Nmt, tmp_path: Path) -> None:
     words = ("import", "ctranslate2", folder, tmp_path / "out")
     assert "--src and --tgt" in nmt(*words).refusal(2)
     pieces = json.loads((folder / "shared_vocabulary.json").read_text())
-    for content in (pieces[1:], 7, None):
+    numbered = {piece: id_ for id_, piece in enumerate(pieces)}  # as a vocab.json
+    for content in (pieces[1:], numbered, 7, None):
         (folder / "shared_vocabulary.json").write_text(json.dumps(content))
         assert "shared_vocabulary.json" in nmt(*words, *LANGS).refusal(1)
     for name in ("shared_vocabulary.json", "config.json", "model.bin"):
