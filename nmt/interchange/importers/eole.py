@@ -38,24 +38,11 @@ _ONLY: dict[str, tuple[object, ...]] = {
     # Of rope_config.
     "rotary_theta": (10_000,),
 }
-_ONLY_IN_TRAINING: dict[str, tuple[object, ...]] = {
-    "lora_layers": ([],),
-    "lora_embedding": (False,),
-    "quant_layers": ([],),
-}
-_SAME = (
-    "hidden_size",
-    "heads",
-    "transformer_ff",
-    "mlp_activation_fn",
-    "layer_norm",
-    "norm_eps",
-    "rotary_interleave",
-)
+_SAME = "hidden_size heads transformer_ff mlp_activation_fn layer_norm norm_eps rotary_interleave"
 """What encoder and decoder of our Transformer share."""
 # What is read, what the weights tell, and what means nothing where the rest is as it must be.
 _KNOWN = re.compile(
-    "|".join((*_ONLY, *_SAME))
+    "|".join((*_ONLY, *_SAME.split()))
     + r"|layers|share_\w+|add_\w+bias|generator_bias|\w*word_vec_size|heads_kv"
     r"|eole_version|dim_per_head|position_encoding|n_positions|max_position_embeddings|input_feed"
     r"|with_cross_attn|freeze_\w+|alignment_\w+|lambda_\w+|global_attention\w*|num_experts_per_tok"
@@ -77,10 +64,7 @@ _RENAMED = {
 _EPSILON = 1e-5
 """Of norms, if it is not set. Before version 0.2, it was 1e-6."""
 _SEGMENTERS = ("sentencepiece", "bpe")
-_ONLY_SEGMENTED: dict[str, tuple[object, ...]] = {
-    "src_vocab_threshold": (0,),
-    "tgt_vocab_threshold": (0,),
-}
+_ONLY_SEGMENTED = dict.fromkeys(("src_vocab_threshold", "tgt_vocab_threshold"), (0,))
 _OF_TRAINING = ("filtertoolong", "filtertooshort", "clean", "switchout", "tokendrop", "tokenmask")
 """Transforms that translating leaves out."""
 
@@ -109,7 +93,8 @@ def import_eole(
     try:
         model = config["model"]
         sides = [_plain({**model, **model[part]}) for part in ("encoder", "decoder", "embeddings")]
-        training, texts = dict(config.get("training") or {}), [[*vocab["src"]], [*vocab["tgt"]]]
+        texts = [list(vocab[side]) for side in ("src", "tgt")]
+        dropout = (config.get("training") or {}).get("dropout")
         own = vocab.get("specials") or {}
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
@@ -122,8 +107,7 @@ def import_eole(
         raise UsageError(
             f"{path}: {end} has two ids; Eole trains with the source's, so translations never end"
         )
-    check_can_be_ours(listing, training, _ONLY_IN_TRAINING)
-    settings = {**_settings_of(listing, sides), "dropout": training.get("dropout")}
+    settings = {**_settings_of(listing, sides), "dropout": dropout}
     others = [str(step) for step in steps if step not in (*_SEGMENTERS, *_OF_TRAINING)]
     if others:
         console.warning(f"{path}: its text went through {', '.join(others)}, which nmt leaves out")
@@ -165,7 +149,7 @@ def _settings_of(path: Path, sides: Sequence[Mapping[str, Any]]) -> dict[str, An
             raise UsageError(
                 f"{path}: {others[0]} is {side[others[0]]!r}, and nmt imports no such models"
             )
-    for name in _SAME:
+    for name in _SAME.split():
         if encoder.get(name) != decoder.get(name):
             raise UsageError(
                 f"{path}: encoder and decoder differ in {name}, {encoder.get(name)}, "

@@ -49,7 +49,6 @@ def setting(part: str, name: str, value: object) -> Callable[[Values], object]:
         (setting("embeddings", "tgt_word_vec_size", 96), 2, "tgt_word_vec_size"),
         (lambda config: config["model"].update(encoder=None), 1, "no encoder and decoder"),
         (setting("encoder", "share_decoder_embeddings", False), 1, "generator.weight"),
-        (lambda config: config["training"].update(lora_layers=["linear_keys"]), 2, "lora_layers"),
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
