@@ -300,7 +300,10 @@ def renamed(tensors: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, T
 
 
 def open_weights(folder: Path) -> Weights:
-    """Open the weights of a folder; pickles are read without executing anything in them."""
+    """Open the weights of a folder; pickles are read without executing anything in them.
+
+    DataError if there are none, UsageError if they are of Eole.
+    """
     for name, open_one in ((WEIGHTS, SafetensorsFile), (PICKLED, _Pickle)):
         path, index = folder / name, folder / f"{name}{_INDEX}"
         if path.exists():
@@ -308,6 +311,8 @@ def open_weights(folder: Path) -> Weights:
             return Weights(path, one.names, one.read)
         if index.exists():
             return _of_shards(index, open_one)
+    if (folder / "model.00.safetensors").exists():
+        raise UsageError(f"{folder}: looks like a model of Eole; run nmt import eole first")
     raise DataError(f"{folder / WEIGHTS}: no such file")
 
 

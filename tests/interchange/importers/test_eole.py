@@ -85,6 +85,10 @@ def test_a_missing_file_is_named(nmt: Nmt, tmp_path: Path) -> None:
     assert "vocab.json" in nmt(*words).refusal(1)
 
 
+def test_a_folder_that_was_not_imported_is_told_from_one_of_hugging_face(nmt: Nmt) -> None:
+    assert "nmt import eole" in nmt("translate", SHARED, stdin=b"A man .\n").refusal(2)
+
+
 def test_special_tokens_have_the_names_of_the_vocabulary(nmt: Nmt, tmp_path: Path) -> None:
     def rename(vocab: Values) -> None:
         for side in ("src", "tgt"):
