@@ -293,9 +293,8 @@ def renamed(tensors: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, T
         for pattern, new in names.items():
             name = re.sub(pattern, new, name)
         if name and isinstance(tensor, Tensor):
-            found[name if name.startswith(("lm_head", "final_logits")) else f"model.{name}"] = (
-                tensor
-            )
+            is_whole = name.startswith(("lm_head", "final_logits"))
+            found[name if is_whole else f"model.{name}"] = tensor if tensor.dim() else tensor[None]
     return found
 
 

@@ -200,9 +200,17 @@ def _moses_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _segmenters_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Return the codes or SentencePiece models that the configuration names, in its folder."""
+    """Return the codes or SentencePiece models that the configuration names, in its folder.
+
+    UsageError if it does so for one side only.
+    """
     files = [str(text.get("model_file") or text.get("codes") or "") for text in texts]
-    return [path.with_name(Path(file).name) for file in files if all(files)]
+    are_words = [
+        text.get("level") == "word" or not file for text, file in zip(texts, files, strict=True)
+    ]
+    if are_words[0] != are_words[1]:
+        raise UsageError(f"{path}: only one of src and trg is of subwords")
+    return [] if any(are_words) else [path.with_name(Path(file).name) for file in files]
 
 
 def _config_of(

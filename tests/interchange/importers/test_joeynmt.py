@@ -55,6 +55,7 @@ def of_text(name: str, value: object) -> Change:
         (of_side("num_heads", 2), 2, "attention_heads"),
         (of_side("embeddings", 64), 1, "no settings of JoeyNMT"),
         (of_text("level", "char"), 2, "level"),
+        (of_text("level", "word"), 2, "only one of src and trg"),
         (of_text("tokenizer_type", "other"), 2, "tokenizer_type"),
         (of_text("lowercase", True), 2, "differ in lowercase"),
         (

@@ -80,6 +80,7 @@ def test_a_damaged_configuration_is_refused(
         (lambda tensors: tensors.update({"length_ratio.x": torch.ones(2)}), 2, "length_ratio"),
         (lambda tensors: tensors.pop("output_layer.bias"), 1, "no model of Sockeye 3"),
         (lambda tensors: tensors.update(x=Path("x")), 1, "more than tensors"),
+        (lambda tensors: tensors.update(x=torch.ones(())), 2, "model.x"),
     ],
 )
 def test_other_parameters_are_refused(

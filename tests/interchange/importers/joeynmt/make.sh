@@ -17,7 +17,7 @@ if [ ! -d env ]; then
     python3.10 -m venv env
     env/bin/pip install torch==2.2.2 numpy==1.26.4 sentencepiece==0.2.0 sacremoses==0.1.1 \
         subword-nmt==0.3.8 sacrebleu==2.4.3 pyyaml importlib_metadata matplotlib seaborn plotly \
-        tensorboard packaging datasets "setuptools<70"
+        tensorboard packaging "setuptools<70"
     env/bin/pip install --no-deps joeynmt==2.3.0
 fi
 export OMP_NUM_THREADS=1
