@@ -412,7 +412,7 @@ def _find_teacher(teacher: Path | None, text: TextOptions, folder: DataFolder | 
         raise UsageError(f"{folder.path}: {error}; choose another --data") from None
     langs = (src or card.src_lang, tgt or card.tgt_lang)
     if not all(langs):
-        raise UsageError(f"{teacher}: known several languages; name two by --from and --to")
+        raise UsageError(f"{teacher}: knows several languages; name two by --from and --to")
     config = TranslationConfig(
         models=(model, *text.ensemble), src_lang=langs[0], tgt_lang=langs[1]
     ).opened()

@@ -77,6 +77,9 @@ def shared(
     for name, vocabulary, spoken in (("many", tagged, languages), ("split", rules, None)):
         one = replace(card, src_vocabulary=vocabulary, tgt_vocabulary=vocabulary, languages=spoken)
         write_model(tmp_path / name, replace(one, config=fitting), {})
+    into = LanguageTokens.of_targets([("en", "de"), ("fr", "de")])
+    of_two = replace(card, src_lang="", languages=into, src_vocabulary=tagged)
+    write_model(tmp_path / "into", replace(of_two, tgt_vocabulary=tagged), {})
     (tmp_path / "round").symlink_to("round")
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -232,6 +235,7 @@ CASES = [
     ("distill --teacher-command cat --out pupil", 2, "give one of --data and --source"),
     (f"{STUDENT} --teacher-command cat", 2, "name the languages of --source and its translations"),
     (f"{STUDENT} model --to fr", 2, "--to fr: the model knows only de"),
+    (f"{STUDENT} into", 2, "into: knows several languages; name two by --from and --to"),
     (f"{STUDENT} model --valid missing", 1, "missing.en: no such file"),
     ("distill model --out pupil --source missing", 1, "missing: No such file"),
     ("distill model --out pupil --source empty.en", 1, "empty.en: has no text; give another"),
