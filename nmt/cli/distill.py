@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -451,13 +451,8 @@ def _check_held_out(text: TextOptions, langs: tuple[str, str]) -> None:
 
     given = [*filter(None, [text.valid]), *text.test]
     if given:
-        options = PrepareOptions(
-            src_lang=langs[0],
-            tgt_lang=langs[1],
-            train=(given[0],),
-            valid_lines=1,
-            test=tuple(given),
-        )
+        texts: dict[str, Any] = {"train": (given[0],), "valid_lines": 1, "test": tuple(given)}
+        options = PrepareOptions(src_lang=langs[0], tgt_lang=langs[1], **texts)
         with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
             Sources.survey(options, Encoding.find("utf-8"), copies)
 
@@ -480,11 +475,7 @@ class _Part(NamedTuple):
 
 
 def _values(
-    model: str,
-    chosen: Mapping[str, object],
-    pairs: int,
-    updates: int | None,
-    sides: Sides,
+    model: str, chosen: Mapping[str, object], pairs: int, updates: int | None, sides: Sides
 ) -> tuple[dict[str, object], Recipe]:
     """Return the values of the student over those of its preset, and its recipe (UsageError).
 
@@ -529,22 +520,19 @@ def _reading(work: Path, data: DataFolder | None, source: Sequence[Path]) -> _Pa
 def _translating(
     work: Path, text: TextOptions, teacher: _Teacher, n_best: int, device: str
 ) -> list[_Part]:
-    """Return how translations are made, or taken from a file."""
+    """Return how a command or models translate, or what takes the translations of a file.
+
+    Models translate by CTranslate2 where that is faster, and the same.
+    """
     from nmt.runs.distillation import ask_command, take_translations
 
-    lists = work / "lists"
+    lists, export = work / "lists", work / "teacher-ctranslate2"
     if text.teacher_command is not None:
         return [_Part(partial(ask_command, work, text.teacher_command), lists.exists)]
     if text.translations is not None:
         return [_Part(partial(take_translations, work, text.translations), lists.exists)]
-    return _translating_by_model(work, teacher, n_best, device)
-
-
-def _translating_by_model(work: Path, teacher: _Teacher, n_best: int, device: str) -> list[_Part]:
-    """Return how models translate: by CTranslate2 where that is faster, and the same."""
     (model, *others), card = teacher.models, teacher.card
     assert card is not None
-    lists, export = work / "lists", work / "teacher-ctranslate2"
     parts, engine = list[_Part](), model
     is_alone = not others and not is_export(model)
     if is_alone and CTRANSLATE2.fault(card.config) is None and _has_ctranslate2(device):
