@@ -181,7 +181,8 @@ class TextOptions:
             "give one of --choose and --score-command": self.choose and self.score_command,
             "--choose reference is for --data": self.choose == REFERENCE and source,
             "--min-chrf is for references": self.min_chrf is not None and not by_reference,
-            "--min-score is for scores": self.min_score is not None and by_reference,
+            "--min-score is for scores": self.min_score is not None
+            and (by_reference or (self.teacher_command and not self.score_command)),
             "--valid is for --source": self.valid and not source,
             "--test is for --source": self.test and not source,
             "--from is for --source": self.src_lang and not source,
@@ -294,6 +295,8 @@ def distill(
         minimum = _MIN_CHRF if by_reference else -math.inf
     made_of = {
         "the teacher": known.name,
+        "--from": known.langs[0],
+        "--to": known.langs[1],
         "its data": fingerprint[:12],
         "--valid": text.valid,
         "--test": list(text.test) or None,

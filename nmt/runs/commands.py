@@ -8,28 +8,37 @@ again. Since the count is checked for each block, a line too many never shifts t
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import hashlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from pathlib import Path
+from typing import TypeVar
 
 from nmt import console
 from nmt.errors import DataError, NMTError
 from nmt.system.files import atomic_writer
 
+T = TypeVar("T")
 BLOCK_LINES = 10_000
 """Many, because some programs take half a minute to load a model."""
+_GRACE_SECONDS = 10.0
+"""For a command to end after SIGTERM."""
 
 
-def answers(command: str, option: str, lines: Iterable[str], folder: Path) -> Iterator[str]:
-    """Yield the line that a command writes for each line; NMTError if it fails.
+def answers(
+    command: str, option: str, lines: Iterable[str], folder: Path, read: Callable[[str], T]
+) -> Iterator[T]:
+    """Yield what a command writes for each line; NMTError if it fails.
 
     command: for the shell. It reads UTF-8 on stdin and writes it on stdout.
     option: with which it was given, for messages.
     folder: keeps its answers.
+    read: makes a line of an answer what is wanted; ValueError if it is nothing of the kind.
     """
     folder.mkdir(exist_ok=True)
     waiting = iter(lines)
@@ -45,9 +54,10 @@ def answers(command: str, option: str, lines: Iterable[str], folder: Path) -> It
             kept = (path.read_bytes() for path in folder.glob(f"{key}-*") if _is_whole(path))
             answer = next(kept, None) or _run(command, given, name)
             texts = _texts(answer, name, len(block))
+            found = [_read(read, text, number, option) for number, text in enumerate(texts, first)]
             with atomic_writer(folder / f"{key}-{_checksum(answer)}") as file:
                 file.write(answer)
-            yield from texts
+            yield from found
             bar.update(len(block))
 
 
@@ -72,18 +82,32 @@ def _run(command: str, given: bytes, name: str) -> bytes:
             answer, _ = shell.communicate(given)
         except KeyboardInterrupt:
             os.killpg(shell.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                shell.wait(_GRACE_SECONDS)
+            with contextlib.suppress(ProcessLookupError):  # nothing of it is left
+                os.killpg(shell.pid, signal.SIGKILL)
             raise
-    if shell.returncode:
+    if status := shell.returncode:
+        how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
         raise NMTError(
-            f"{name}: the command ended with status {shell.returncode}; mend that, and run the "
-            "same command again to go on there"
+            f"{name}: the command ended {how}; mend that, and run the same command again to go on "
+            "there"
         )
     return answer
 
 
+def _read(read: Callable[[str], T], text: str, number: int, option: str) -> T:
+    try:
+        return read(text)
+    except ValueError:
+        raise DataError(
+            f"{option}: wrote {text!r:.40} for line {number:,}; it must be a number"
+        ) from None
+
+
 def _texts(answer: bytes, name: str, expected: int) -> list[str]:
     """Return the lines of an answer; DataError if they are too many, too few or no text."""
-    lines = answer.split(b"\n")
+    lines = answer.removeprefix(codecs.BOM_UTF8).split(b"\n")
     if not lines[-1]:
         lines.pop()
     if len(lines) != expected:

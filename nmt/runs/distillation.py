@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,11 +62,19 @@ def check_data(data: DataFolder) -> None:
 
 
 def check_made_of(work: Path, made_of: Mapping[str, object]) -> None:
-    """Record what a student is made of; UsageError if its folder records anything else."""
+    """Record what a student is made of; UsageError if it has begun as anything else.
+
+    As long as nothing is translated it has not begun, so a file that was refused can be mended.
+    """
     path = work / "made-of.json"
-    if not path.exists():
+    if not (work / "lists").exists():
+        content = json.dumps(made_of, indent=2) + "\n"
+        if not path.exists() or path.read_bytes() != content.encode():
+            for name in ("source", "reference"):
+                (work / name).unlink(missing_ok=True)
+            shutil.rmtree(work / "teacher-ctranslate2", ignore_errors=True)
         work.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(made_of, indent=2) + "\n")
+        write_text(path, content)
         return
     try:
         before = dict(parse_json(read_file(path)))
@@ -149,16 +158,25 @@ def write_source(work: Path, paths: Sequence[Path]) -> None:
 
 def ask_command(work: Path, command: str) -> None:
     """Write `lists`, with what a command writes for each line of `source` (NMTError)."""
-    texts = answers(command, "--teacher-command", _lines(work / "source"), work / "answers")
+    texts = answers(command, "--teacher-command", _lines(work / "source"), work / "answers", str)
     _write_lists(work / "lists", (Entry(line, text, 0.0) for line, text in enumerate(texts)))
 
 
 def take_translations(work: Path, path: Path) -> None:
-    """Write `lists`, by a file of translations; DataError if they are not those of `source`."""
+    """Write `lists`, by a file of translations; DataError if they are not those of `source`.
+
+    path: in any order of the scores.
+    """
     entries = read_translations(stream(path, _UTF8), str(path))
     source = _lines(work / "source")
     paired = with_sources(entries, source, str(work / "source"), listed=str(path))
-    _write_lists(work / "lists", (entry for entry, _ in paired))
+    by_line = groupby((entry for entry, _ in paired), key=attrgetter("line"))
+    ranked = (
+        entry
+        for _, of_line in by_line
+        for entry in sorted(of_line, key=attrgetter("score"), reverse=True)
+    )
+    _write_lists(work / "lists", ranked)
 
 
 def score_lists(work: Path, command: str) -> None:
@@ -167,21 +185,18 @@ def score_lists(work: Path, command: str) -> None:
         "\t".join(text.replace("\t", " ") for text in (source, entry.text))
         for entry, source in _entries(work, "lists")
     )
-    scores = answers(command, "--score-command", pairs, work / "scores")
+    scores = answers(command, "--score-command", pairs, work / "scores", _finite)
     scored = (
-        replace(entry, score=_number(score, pair))
-        for pair, ((entry, _), score) in enumerate(
-            zip(_entries(work, "lists"), scores, strict=True), start=1
-        )
+        replace(entry, score=score)
+        for (entry, _), score in zip(_entries(work, "lists"), scores, strict=True)
     )
     _write_lists(work / "scored", scored)
 
 
-def _number(text: str, pair: int) -> float:
-    with contextlib.suppress(ValueError):
-        if math.isfinite(number := float(text)):
-            return number
-    raise DataError(f"--score-command: wrote {text!r:.40} for pair {pair:,}; it must be a number")
+def _finite(text: str) -> float:
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(text)
 
 
 def _write_lists(path: Path, entries: Iterable[Entry]) -> None:
@@ -247,7 +262,8 @@ def _of_line(source: str, reference: str, entries: Sequence[Entry]) -> Translate
 def _entries(work: Path, lists: str) -> Iterator[tuple[Entry, str]]:
     """Yield the entries of lists with the lines that they translate."""
     source, path = work / "source", work / lists
-    return with_sources(read_n_best(_lines(path), str(path)), _lines(source), str(source))
+    entries = read_n_best(_lines(path), str(path), features=False)
+    return with_sources(entries, _lines(source), str(source))
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -162,7 +162,8 @@ RENDERS: dict[str, Render] = {
 
 _FIRST_LINES = 100  # that show the form of a file
 _BETWEEN = " ||| "
-_NUMBER = r"-?[\d.]+(?:e[-+]?\d+)?"
+_NUMBER = r"[-+]?(?:[\d.]+(?:e[-+]?\d+)?|inf|nan)"
+_LISTED = re.compile(r" *[-+]?[\d.]+ *\|\|\|")
 _HYPOTHESIS = re.compile(r"([DH])-(\d+)\t(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|-inf)\t(.*)")
 _FEATURES = re.compile(rf"(?: [^\s|]+=(?: {_NUMBER})+)+ ?")
 _ALIGNMENT = re.compile(r"(?: \d+-\d+)+ ?|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?| ")  # hard, soft, none
@@ -180,11 +181,15 @@ class Entry:
         return _BETWEEN.join((str(self.line), self.text, f"{self.score:.6f}"))
 
 
-def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list of lines; DataError if one is damaged or out of order."""
+def read_n_best(lines: Iterable[str], name: str, *, features: bool = True) -> Iterator[Entry]:
+    """Yield the entries of a list of lines; DataError if one is damaged or out of order.
+
+    features: whether scores such as `F0= -1.2` may stand behind the text, which they do not in our
+    own lists.
+    """
     last = 0
     for number, content in enumerate(lines, start=1):
-        entry = _parse(content)
+        entry = _parse(content, features=features)
         if entry is None:
             raise DataError(
                 f"{name}: line {number:,} is not LINE ||| TEXT ||| SCORE, as `nmt translate "
@@ -199,16 +204,16 @@ def read_n_best(lines: Iterable[str], name: str) -> Iterator[Entry]:
         yield entry
 
 
-def _parse(content: str) -> Entry | None:
+def _parse(content: str, *, features: bool) -> Entry | None:
     line, first, rest = content.partition(_BETWEEN)
     text, second, score = rest.rpartition(_BETWEEN)  # the text itself may contain bars
-    fields = text.split(" |||")
+    fields = f" {text}".split(" |||")  # the text, which may be empty, begins with a space now
     of_text = len(fields)
-    while of_text > 1 and _FEATURES.fullmatch(fields[of_text - 1]):
+    while features and of_text > 1 and _FEATURES.fullmatch(fields[of_text - 1]):
         of_text -= 1
     if 1 < of_text < len(fields) and _ALIGNMENT.fullmatch(fields[of_text - 1]):
         of_text -= 1
-    text = " |||".join(fields[:of_text])
+    text = " |||".join(fields[:of_text]).removeprefix(" ")
     try:
         entry = Entry(int(line), text, float(score))
     except ValueError:
@@ -227,7 +232,7 @@ def read_translations(lines: Iterable[str], name: str) -> Iterator[Entry]:
     form, lines = form_of(first), chain(first, waiting)
     if any(map(_HYPOTHESIS.fullmatch, first)):
         yield from _read_fairseq(lines, name)
-    elif form == N_BEST:
+    elif form == N_BEST or any(map(_LISTED.match, first)):  # whose damaged line is named then
         yield from read_n_best(lines, name)
     elif form:
         raise DataError(f"{name} is {form}, not plain text or a list; cut the text out of it")

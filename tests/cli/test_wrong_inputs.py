@@ -228,6 +228,11 @@ CASES = [
     (f"{STUDENT} model --min-chrf 3", 2, "--min-chrf is for references"),
     (f"{STUDENT} model --tune", 2, "--tune is for --data, or for --valid"),
     ("distill model --out pupil --data data --min-score 3", 2, "--min-score is for scores"),
+    (
+        "distill --teacher-command cat --source text --from en --to de --out pupil --min-score 3",
+        2,
+        "--min-score is for scores",
+    ),
     ("distill model --out pupil --data data --valid valid", 2, "--valid is for --source"),
     ("distill model --out pupil --data data --test valid", 2, "--test is for --source"),
     ("distill model --out pupil --data data --from en", 2, "--from is for --source"),

@@ -1,5 +1,7 @@
 """Commands that write a line for each line: what they may do wrong, and what is not done again."""
 
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +20,16 @@ def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(commands, "BLOCK_LINES", 2)
 
     def ask(command: str) -> list[str]:
-        return list(commands.answers(command, "--teacher-command", LINES, tmp_path / "answers"))
+        found = commands.answers(command, "--teacher-command", LINES, tmp_path / "answers", read)
+        return list(found)
 
     return ask
+
+
+def read(line: str) -> str:
+    if "no number" in line:
+        raise ValueError
+    return line
 
 
 def test_each_line_has_an_answer_and_the_last_needs_no_end(answered: Answers) -> None:
@@ -37,7 +46,7 @@ def test_each_line_has_an_answer_and_the_last_needs_no_end(answered: Answers) ->
         ("printf '\\377\\n\\377\\n'", DataError, "UTF-8"),
         ("cat && exit 3", NMTError, "status 3"),
         ("no-such-program", NMTError, "status 127"),
-        ("kill -9 $$", NMTError, "status -9"),
+        ("kill -9 $$", NMTError, "SIGKILL"),
     ],
 )
 def test_a_wrong_answer_is_refused_with_its_lines(
@@ -62,6 +71,36 @@ def test_a_command_goes_on_with_the_block_at_which_it_failed(
     assert asked.read_text().splitlines() == LINES[2:]
     answered(command)
     assert asked.read_text().splitlines() == LINES[2:]
+
+
+def test_an_answer_of_another_kind_is_refused_and_asked_for_again(
+    answered: Answers, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("sed 's/line 4/no number/'")
+    with pytest.raises(DataError, match=r"--teacher-command: .*no number.* line 4"):
+        answered(f"sh {script}")
+    script.write_text("cat")
+    assert answered(f"sh {script}") == LINES
+
+
+def test_a_mark_of_utf8_at_the_beginning_is_no_text(answered: Answers) -> None:
+    assert answered("printf '\\357\\273\\277'; cat") == LINES
+
+
+def test_a_command_that_does_not_end_is_killed(
+    answered: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_GRACE_SECONDS", 0.2)
+
+    def interrupt(*_: object) -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        answered(f"trap '' TERM; touch {tmp_path}/begun; while :; do sleep 0.1; done")
 
 
 def test_an_answer_that_was_changed_and_that_of_another_command_are_not_taken(

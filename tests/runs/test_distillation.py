@@ -1,6 +1,7 @@
 """The text that a student learns."""
 
 import gzip
+import math
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,7 @@ def test_a_command_scores_each_translation(source: Path) -> None:
     scores = [line.rpartition(" ||| ")[2] for line in lists_of(source, "scored")]
     assert scores == ["2.250000", "2.375000", "2.000000", "2.125000"]
     for number in ("nan", "good", ""):
-        with pytest.raises(DataError, match=r"--score-command: .*pair 1"):
+        with pytest.raises(DataError, match=r"--score-command: .*line 1"):
             score_lists(source, f"sed 's/.*/{number}/'")
 
 
@@ -155,7 +156,7 @@ def test_translations_of_other_lines_are_refused(source: Path, content: str, sai
 
 
 def test_translations_of_a_file_become_lists(source: Path) -> None:
-    (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-2\ta\nH-0\t-3\tA\nH-1\t-1\t\n")
+    (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-3\tA\nH-0\t-2\ta\nH-1\t-1\t\n")
     take_translations(source, source / "out.de")
     assert lists_of(source) == [
         "0 ||| a ||| -2.000000",
@@ -163,6 +164,13 @@ def test_translations_of_a_file_become_lists(source: Path) -> None:
         "1 |||  ||| -1.000000",
         "2 ||| c ||| -1.000000",
     ]
+
+
+def test_what_looks_like_a_feature_is_text_of_a_command(source: Path) -> None:
+    ask_command(source, "sed 's/$/ ||| F= 1/'")
+    choose_text(source, ("en", "de"), "lists", Choice("score", keep=1, minimum=-math.inf))
+    chosen = (source / "chosen.de").read_text(encoding="utf-8")
+    assert chosen == "一 ||| F= 1\n ||| F= 1\n二 ||| 2\t2 ||| F= 1\n"
 
 
 def text_of(data: Path) -> Path:
@@ -222,6 +230,7 @@ def test_text_that_is_not_plain_lines_of_one_pair_is_refused(
 def test_a_student_is_made_of_the_same_again(tmp_path: Path) -> None:
     work = tmp_path / "student" / "distill"
     check_made_of(work, {"max_updates": 3, "seed": None})
+    (work / "lists").touch()
     check_made_of(work, {"max_updates": 3, "seed": None})
     check_made_of(work, {"max_updates": 3})
     for other in ({"max_updates": 4}, {"max_updates": 3, "seed": 1}, {}):
@@ -230,3 +239,15 @@ def test_a_student_is_made_of_the_same_again(tmp_path: Path) -> None:
     (work / "made-of.json").write_text("[")
     with pytest.raises(DataError, match=r"made-of\.json"):
         check_made_of(work, {})
+
+
+def test_a_student_that_has_no_translations_yet_may_become_another(tmp_path: Path) -> None:
+    work = tmp_path / "distill"
+    check_made_of(work, {"its data": "a"})
+    for name in ("source", "reference"):
+        (work / name).touch()
+    check_made_of(work, {"its data": "a"})
+    assert (work / "source").exists()
+    check_made_of(work, {"its data": "b"})
+    assert [path.name for path in work.iterdir()] == ["made-of.json"]
+    assert "b" in (work / "made-of.json").read_text()

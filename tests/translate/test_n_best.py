@@ -82,11 +82,15 @@ def test_a_list_of_other_lines_is_refused(lines: tuple[int, ...], message: str) 
         "F0= -3.25",
         "LM0= -1e-05 Phrase= -1 2.5 0 Penalty= 1e+06",
         "WordScores= -0.5 -1 ||| F0= -3 F1= 2",
+        "F0= -inf F1= nan F2= +1",
     ],
 )
 def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
-    lines = [f"0 ||| a b ||| {features} ||| -1", f"0 |||  ||| {features} ||| -2"]
-    assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -2.0)]
+    texts = ("a b |||", " |||", "|||")
+    lines = [f"0 ||| {text} {features} ||| -1" for text in texts]
+    assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -1.0), Entry(0, "", -1.0)]
+    whole = next(read_n_best(lines[:1], "list", features=False))
+    assert whole.text == f"a b ||| {features}"
     assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
 
 
@@ -178,6 +182,10 @@ def test_translations_of_anybody_are_read(
         (['{"line": 0, "text": "a"}'], "JSON"),
         (["a ||| 0-0", "b ||| 0-0"], "ALIGNMENT"),
         (["0 ||| a ||| -1"] * 100 + ["b"], "line 101"),
+        (["0 ||| a ||| -1", "1 ||| b ||| nan"], "line 2"),
+        (["0 ||| a", "1 ||| b ||| -1"], "line 1"),
+        (["0|||a|||-1"], "line 1"),
+        (["-0.3 ||| a"], "line 1"),
         ([*FAIRSEQ, "H-2\tthree"], "line 15"),
         ([*FAIRSEQ[:7], "D-1\t1.2.3\ttwo"], "line 8"),
     ],
