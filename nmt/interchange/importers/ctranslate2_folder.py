@@ -26,7 +26,7 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, TAG
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.importers.huggingface_files import interleaved, residual_dimension
+from nmt.interchange.importers.huggingface_files import interleaved
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.m2m100 import language_tokens
 from nmt.interchange.importers.model_import import (
@@ -177,21 +177,16 @@ def import_ctranslate2(
         if ours.endswith("_positions.weight"):
             return tables[ours][: config.max_positions]
         if ours in tables:
-            weight = tables[ours]
-        else:
-            name = _foreign_name(ours)
-            unread.discard(name)
-            if name.endswith("/bias") and name not in weights:
-                return torch.zeros(len(weights[f"{name.removesuffix('bias')}weight"]))
-            weight = weights[name]
-            if config.feed_forward == "swiglu" and "ffn/linear_0" in name:
-                gated = name.replace("linear_0", "linear_0_noact")
-                unread.discard(gated)
-                weight = torch.cat((weight, weights[gated]))
-        dimension = residual_dimension(ours)
-        if order is None or dimension is None:
-            return weight
-        return weight.index_select(dimension, order)
+            return tables[ours]
+        name = _foreign_name(ours)
+        unread.discard(name)
+        if name.endswith("/bias") and name not in weights:
+            return torch.zeros(len(weights[f"{name.removesuffix('bias')}weight"]))
+        if config.feed_forward != "swiglu" or "ffn/linear_0" not in name:
+            return weights[name]
+        gated = name.replace("linear_0", "linear_0_noact")
+        unread.discard(gated)
+        return torch.cat((weights[name], weights[gated]))
 
     return write_imported(
         out, weights.path, foreign, read, unread, langs=langs, max_src_tokens=longest

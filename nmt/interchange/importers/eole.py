@@ -17,7 +17,7 @@ from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
-from nmt.interchange.importers.model_import import check_can_be_ours
+from nmt.interchange.importers.model_import import check_alike, check_can_be_ours
 from nmt.interchange.importers.opennmt_py import RENAMED, SPECIAL, import_parts, read_safetensors
 from nmt.models.model_file import ModelCard
 
@@ -121,7 +121,7 @@ def import_eole(
         texts,
         {name: tensor for name, tensor in tensors.items() if not _is_one(name, tensor)},
         special=special,
-        renamed=_RENAMED,
+        names=_RENAMED,
         langs=(src_lang, tgt_lang),
         segmenters=segmenters,
         moses=moses,
@@ -149,12 +149,7 @@ def _settings_of(path: Path, sides: Sequence[Mapping[str, Any]]) -> dict[str, An
             raise UsageError(
                 f"{path}: {others[0]} is {side[others[0]]!r}, and nmt imports no such models"
             )
-    for name in _SAME.split():
-        if encoder.get(name) != decoder.get(name):
-            raise UsageError(
-                f"{path}: encoder and decoder differ in {name}, {encoder.get(name)}, "
-                f"{decoder.get(name)}"
-            )
+    check_alike(path, (encoder, decoder), _SAME.split())
     form = embeddings.get("position_encoding_type", "SinusoidalInterleaved")
     width = encoder.get("hidden_size", 512)
     return {

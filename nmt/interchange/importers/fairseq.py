@@ -21,6 +21,7 @@ from nmt.interchange.importers.huggingface_files import Config, Weights, read_pi
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     ForeignModel,
+    check_alike,
     check_can_be_ours,
     write_imported,
 )
@@ -47,6 +48,7 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "encoder_layers_to_keep": (None, ""),
     "decoder_layers_to_keep": (None, ""),
 }
+_SIDES = ("encoder", "decoder")
 _SAME = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 """What encoder and decoder of our Transformer share."""
 # Names there, and those that Hugging Face gives to the same.
@@ -101,7 +103,7 @@ def import_fairseq(
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
 
     def read(name: str) -> Tensor:
-        weight = weights.of(name, None)
+        weight = weights.of(name)
         return weight[FIRST_POSITION:] if name.endswith("_positions.weight") else weight
 
     return write_imported(
@@ -164,12 +166,8 @@ def _config_of(
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     check_can_be_ours(path, settings, _ONLY)
-    for name in _SAME:
-        sides = [settings.get(f"{side}_{name}") for side in ("encoder", "decoder")]
-        if sides[0] != sides[1]:
-            raise UsageError(
-                f"{path}: encoder and decoder differ in {name}, {sides[0]}, {sides[1]}"
-            )
+    sides = [{name: settings.get(f"{side}_{name}") for name in _SAME} for side in _SIDES]
+    check_alike(path, sides, _SAME)
     unscaled = bool(settings.get("no_scale_embedding"))
     is_shared = settings.get("share_decoder_input_output_embed")
     tie = "all" if settings.get("share_all_embeddings") else "decoder" if is_shared else "none"
@@ -190,7 +188,7 @@ def _config_of(
         "d_model": settings.get("encoder_embed_dim"),
         "dropout": settings.get("dropout"),
     }
-    for side in ("encoder", "decoder"):
+    for side in _SIDES:
         values[f"{side}_layers"] = settings.get(f"{side}_layers")
         values[f"{side}_ffn_dim"] = settings.get(f"{side}_ffn_embed_dim")
         values[f"{side}_attention_heads"] = settings.get(f"{side}_attention_heads")
@@ -199,7 +197,7 @@ def _config_of(
 
 def _positions(path: Path, weights: Weights) -> int:
     """Return the number of learned positions; those of the first two rows are not used."""
-    src, tgt = (len(weights.of(f"{side}_positions.weight", None)) for side in ("src", "tgt"))
+    src, tgt = (len(weights.of(f"{side}_positions.weight")) for side in ("src", "tgt"))
     if src != tgt:
         raise UsageError(f"{path}: encoder and decoder differ in learned positions, {src}, {tgt}")
     return src - FIRST_POSITION

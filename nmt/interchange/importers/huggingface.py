@@ -50,7 +50,7 @@ def import_huggingface(
         out,
         folder,
         model,
-        lambda name: weights.of(name, model.order),
+        weights.of,
         weights.unread,
         langs=langs,
         max_src_tokens=_max_src_tokens(folder, hf_config),

@@ -58,12 +58,6 @@ _TABLES = {
 }
 """Names of our other parameters, of which files have one or several."""
 
-# The weights of a layer whose columns, and the parameters whose rows, are of the residual stream.
-_READS = re.compile(
-    r"attention\.qkv|cross_attention\.(query|key_value)|feed_forward\.inner\.weight"
-)
-_ADDS = re.compile(r"output|norm\.|outer")
-
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
 _PADDING = 128  # fewer rows than that may have no piece: the number of rows is often rounded up
@@ -113,7 +107,7 @@ class Config:
         tied = {"all": EMBEDDINGS, "decoder": EMBEDDINGS[1:]}.get(base.tie_embeddings)
         if tied is not None:
             weights.check_tied(tied)
-        embeddings = weights.of("tgt_embedding.weight", None)
+        embeddings = weights.of("tgt_embedding.weight")
         eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
         if max(eos, start) >= len(embeddings):
             raise DataError(
@@ -121,7 +115,7 @@ class Config:
             )
         tables = {"vocab_size": embeddings}
         if base.tie_embeddings != "all":
-            tables["vocab_size"] = weights.of("src_embedding.weight", None)
+            tables["vocab_size"] = weights.of("src_embedding.weight")
             tables["decoder_vocab_size"] = embeddings
         for name, table in tables.items():
             if self.values.get(name) not in (None, len(table)):
@@ -174,8 +168,8 @@ class Weights:
         self.unread = {name for name in names if not _POSITIONS.fullmatch(name)}
         """The names of weights that were not read yet."""
 
-    def of(self, ours: str, order: Tensor | None) -> Tensor:
-        """Return a weight, with foreign ids as rows, and the stream's dimensions in this order."""
+    def of(self, ours: str) -> Tensor:
+        """Return a weight, with foreign ids as rows; DataError if there is none."""
         theirs: Sequence[str]
         if ours in _TABLES:
             names = _TABLES[ours].split()
@@ -183,15 +177,10 @@ class Weights:
         else:
             theirs = foreign_names(ours)
         if ours == OUTPUT_BIAS and theirs[0] not in self._names:
-            return torch.zeros(len(self.of("tgt_embedding.weight", None)))
+            return torch.zeros(len(self.of("tgt_embedding.weight")))
         parts = [self._get(name) for name in theirs]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
-        if ours == OUTPUT_BIAS:
-            weight = weight.flatten()
-        dimension = residual_dimension(ours)
-        if order is not None and dimension is not None:
-            weight = weight.index_select(dimension, order)
-        return weight
+        return weight.flatten() if ours == OUTPUT_BIAS else weight
 
     def has(self, ours: str) -> bool:
         """Whether there is a layer's weight, or a last norm."""
@@ -208,7 +197,7 @@ class Weights:
         path: of the pieces, for messages; texts: the pieces by id; ours: our name of the table.
         DataError if there are fewer rows than pieces, or more than padding explains.
         """
-        rows, size = len(self.of(ours, None)), max(texts, default=-1) + 1
+        rows, size = len(self.of(ours)), max(texts, default=-1) + 1
         if not 0 <= rows - size < _PADDING:
             raise DataError(
                 f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
@@ -217,7 +206,7 @@ class Weights:
 
     def check_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> None:
         """Check that a table has a row for each piece (DataError); see `with_all_rows`."""
-        if (rows := len(self.of(ours, None))) != len(texts):
+        if (rows := len(self.of(ours))) != len(texts):
             raise DataError(
                 f"{path}: has {len(texts):,} pieces, but {self._path} has embeddings for {rows:,}"
             )
@@ -252,21 +241,13 @@ class Weights:
         return weight
 
 
-def residual_dimension(ours: str) -> int | None:
-    """Return which dimension of a weight is that of the residual stream, if one is."""
-    kind = ours.split(".", 2)[-1]
-    if ours in EMBEDDINGS or _READS.fullmatch(kind):
-        return 1
-    return 0 if kind != OUTPUT_BIAS and _ADDS.search(ours) else None
-
-
-def zero_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights with zeros for the biases of attention that a model of ours may lack."""
-    stems = [name.removesuffix("weight") for name in weights if "_attn." in name]
+def zero_biases(weights: dict[str, Tensor], layers: str = "_proj") -> dict[str, Tensor]:
+    """Return weights with zeros for the biases that layers, by a pattern of names, may lack."""
+    of_layers = re.compile(rf"({layers})\.weight$")
     zeros = {
-        f"{stem}bias": torch.zeros(len(weights[f"{stem}weight"]))
-        for stem in stems
-        if not stem.endswith("bias")
+        of_layers.sub(r"\1.bias", name): torch.zeros(len(weight))
+        for name, weight in weights.items()
+        if of_layers.search(name)
     }
     return zeros | weights
 

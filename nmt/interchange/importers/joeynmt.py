@@ -128,7 +128,7 @@ def import_joeynmt(
         out,
         checkpoint,
         ForeignModel(config, src, tgt, None, unscaled=tuple(unscaled)),
-        lambda name: weights.of(name, None),
+        weights.of,
         weights.unread,
         langs=langs,
         max_src_tokens=longest if isinstance(longest, int) and longest > 0 else _MAX_SRC_TOKENS,

@@ -89,7 +89,7 @@ def read_marian_mt(
     is_theirs = positions == "huggingface"
     tie = "all" if _is_joint(hf_config.values) else "decoder"
     base = TransformerConfig(
-        output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS, None).any()),
+        output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS).any()),
         positions="sinusoidal" if is_theirs else "sinusoidal_halves",
         tie_embeddings=tie if hf_config.values.get("tie_word_embeddings", True) else "none",
     )

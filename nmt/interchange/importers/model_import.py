@@ -31,6 +31,12 @@ from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
+# The weights of a layer whose columns, and the parameters whose rows, are of the residual stream.
+_READS = re.compile(
+    r"attention\.qkv|cross_attention\.(query|key_value)|feed_forward\.inner\.weight"
+)
+_ADDS = re.compile(r"output|norm\.|outer")
+
 WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
@@ -154,6 +160,14 @@ def first_input(embeddings: Tensor, start: int, eos: int) -> str:
     return "bos" if embeddings[start].any() else "zeros"
 
 
+def residual_dimension(ours: str) -> int | None:
+    """Return which dimension of a weight is that of the residual stream, if one is."""
+    kind = ours.split(".", 2)[-1]
+    if ours in EMBEDDINGS or _READS.fullmatch(kind):
+        return 1
+    return 0 if kind != OUTPUT_BIAS and _ADDS.search(ours) else None
+
+
 def write_imported(
     path: Path,
     origin: Path,
@@ -167,7 +181,8 @@ def write_imported(
     """Write the model file, and return its card.
 
     origin: what is imported, for messages.
-    read: returns a foreign weight by our name for it, with foreign ids as rows.
+    read: returns a foreign weight by our name for it, with foreign ids as rows, and with the
+        foreign order of the residual stream.
     unread: the names of foreign weights, without those that have been read.
     langs: source and target, "" if there are several.
     max_src_tokens: the longest source, without eos.
@@ -196,6 +211,9 @@ def write_imported(
         for (name, *_), parameter in parameters:
             try:
                 weight = read(name).float()
+                dimension = residual_dimension(name)
+                if model.order is not None and dimension is not None:
+                    weight = weight.index_select(dimension, model.order)
             except (RuntimeError, IndexError) as error:  # parts that cannot be stacked or reordered
                 if is_of_memory(error):
                     raise

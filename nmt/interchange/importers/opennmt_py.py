@@ -17,7 +17,13 @@ from torch import Tensor
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle
+from nmt.interchange.importers.huggingface_files import (
+    Config,
+    Weights,
+    read_pickle,
+    renamed,
+    zero_biases,
+)
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     ForeignModel,
@@ -69,9 +75,10 @@ RENAMED = {
     r"feed_forward\.w_([123])\.": r"fc\1.",
     r"(layers\.\d+)\.layer_norm(_1)?\.": r"\1.self_attn_layer_norm.",
     r"(layers\.\d+)\.layer_norm_2\.": r"\1.encoder_attn_layer_norm.",
+    r".*\.pe\.pe$": "",  # a formula
+    r"^generator\.(0\.)?weight$": "lm_head.weight",
+    r"^generator\.(0\.)?bias$": "final_logits_bias",
 }
-_FORMULA = re.compile(r".*\.pe\.pe")
-_OUTPUT = re.compile(r"generator\.(0\.)?(weight|bias)")
 
 
 def import_opennmt_py(
@@ -109,7 +116,7 @@ def import_opennmt_py(
         texts,
         _tensors_of(checkpoint, content),
         special={**SPECIAL, BOS_ID: start},
-        renamed=RENAMED,
+        names=RENAMED,
         langs=(src_lang, tgt_lang),
         segmenters=segmenters,
         moses=moses,
@@ -124,7 +131,7 @@ def import_parts(
     tensors: Mapping[str, Tensor],
     *,
     special: Mapping[int, str],
-    renamed: Mapping[str, str],
+    names: Mapping[str, str],
     langs: tuple[str | None, str | None],
     segmenters: Sequence[Path],
     moses: Container[str],
@@ -134,7 +141,7 @@ def import_parts(
     path: of what is imported, for messages.
     settings: as OpenNMT-py names them; our Transformer can be what they say of its parts.
     listed: the subwords of source and target, by id.
-    tensors: the weights, by their own names, which `renamed` replaces.
+    tensors: the weights, by their own names, which `names` replaces.
     special: each of our special pieces.
     """
     src_lang, tgt_lang = langs
@@ -142,7 +149,7 @@ def import_parts(
         raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
     texts = [dict(enumerate(map(str, side))) for side in listed]
     ids = _special_ids(path, texts, special)
-    weights = _weights_of(path, settings, tensors, renamed)
+    weights = _weights_of(path, settings, tensors, names)
     texts = [
         weights.with_all_rows(path, of_side, table)
         for of_side, table in zip(texts, EMBEDDINGS, strict=False)
@@ -157,18 +164,12 @@ def import_parts(
         is_joint=bool(settings.get("share_embeddings")),
     )
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
-
-    def read(name: str) -> Tensor:
-        weight = weights.of(name, None)
-        # We multiply embeddings by this root, and models do only if they have sinusoids.
-        is_too_large = not settings.get("position_encoding") and name.endswith("_embedding.weight")
-        return weight.float() / config.d_model**0.5 if is_too_large else weight
-
+    unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
     return write_imported(
         out,
         path,
-        ForeignModel(config, src, tgt, None),
-        read,
+        ForeignModel(config, src, tgt, None, unscaled=unscaled),
+        weights.of,
         weights.unread,
         langs=(src_lang, tgt_lang),
         max_src_tokens=_MAX_SRC_TOKENS,
@@ -254,7 +255,7 @@ def _config_of(
         positions=positions,
         max_relative_distance=max(1, settings.get("max_relative_positions", 0)),
         source_end=False,
-        output_bias=has_barred or bool(weights.of("output_bias", None).any()),
+        output_bias=has_barred or bool(weights.of("output_bias").any()),
         tie_embeddings=tie,
     )
     values = {
@@ -291,25 +292,13 @@ def _weights_of(
     path: Path,
     settings: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
-    renamed: Mapping[str, str],
+    names: Mapping[str, str],
 ) -> Weights:
     """Return the weights by the names that Hugging Face gives to the same.
 
     Linear layers have no biases, unless settings say so; ours have some, which are zeros then.
     """
-    named = dict[str, Tensor]()
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor) or _FORMULA.fullmatch(name):
-            continue
-        if found := _OUTPUT.fullmatch(name):
-            is_bias = found[2] == "bias"
-            named["final_logits_bias" if is_bias else "lm_head.weight"] = (
-                tensor[None] if is_bias else tensor
-            )
-            continue
-        for pattern, new in renamed.items():
-            name = re.sub(pattern, new, name)
-        named[f"model.{name}"] = tensor
+    named = renamed(tensors, names)
     if "lm_head.weight" not in named and not settings.get("share_decoder_embeddings"):
         raise DataError(f"{path}: lacks generator.weight; it is cut short")
     is_gated = settings.get("pos_ffn_activation_fn") == GATED
@@ -321,10 +310,7 @@ def _weights_of(
         first = name.replace(".fc3.", ".fc1.")
         if is_gated and name != first and first in named:
             named[first] = torch.cat([named[first], named.pop(name)])
-    lacking = re.compile(r"_proj\.weight" if is_gated else r"(_proj|fc[12])\.weight")
-    for name in filter(lacking.search, list(named)):
-        bias = name.removesuffix("weight") + "bias"
-        named.setdefault(bias, torch.zeros(len(named[name])))
+    named = zero_biases(named, r"_proj" if is_gated else r"_proj|fc[12]")
     return Weights(path, named, named.__getitem__)
 
 

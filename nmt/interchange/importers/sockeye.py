@@ -133,7 +133,7 @@ def import_sockeye(
         out,
         parameters,
         ForeignModel(config, src, tgt, None, order),
-        lambda name: weights.of(name, order),
+        weights.of,
         weights.unread,
         langs=(src_lang, tgt_lang),
         max_src_tokens=max(1, longest - 1),
