@@ -16,6 +16,7 @@ from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError
 from nmt.interchange.importers.marian import import_marian
+from nmt.interchange.importers.segmenters import ImportOptions
 from nmt.interchange.importers.yaml_settings import parse_yaml
 from nmt.markup.xliff import MOST_OPEN_ELEMENTS
 from nmt.prepare.readers.find import find_reader
@@ -52,9 +53,9 @@ def test_blank_lines_of_a_zip_are_refused(name: str, tmp_path: Path) -> None:
 def test_an_array_that_would_take_gigabytes_is_refused(tmp_path: Path) -> None:
     path, arrays = tmp_path / "model.npz", {"special:model.yml": np.zeros(UNPACKED_FREELY, np.int8)}
     np.savez_compressed(path, allow_pickle=False, **arrays)
-    given: Any = {"src_lang": "en", "tgt_lang": "de", "vocabularies": [tmp_path / "x.spm"]}
+    options = ImportOptions(("en", "de"), [tmp_path / "x.spm"])
     with pytest.raises(DataError, match=r"model.npz: special:model.yml.npy: .* 200 times"):
-        import_marian(path, tmp_path / "out", **given)
+        import_marian(path, tmp_path / "out", options)
 
 
 @pytest.mark.parametrize(

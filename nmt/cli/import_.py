@@ -20,18 +20,9 @@ EXAMPLES = (
     "nmt import fairseq checkpoint_best.pt en-de.safetensors --vocab codes.bpe",
 )
 
-_FORMATS = (
-    "huggingface",
-    "marian",
-    "fairseq",
-    "opennmt-py",
-    "eole",
-    "ctranslate2",
-    "joeynmt",
-    "sockeye",
-)
 _SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "joeynmt", "sockeye")
 """Whose models may not say what has segmented their text."""
+_FORMATS = ("huggingface", "marian", *_SEGMENTED_ELSEWHERE)
 _MOST_SHOWN = 3  # lines that differ
 
 
@@ -101,6 +92,8 @@ def import_(
         raise UsageError(f"--moses-{moses[0]} has no meaning for {form}; leave it out")
     if positions is not None and form != "huggingface":
         raise UsageError(f"--positions has no meaning for {form}; leave it out")
+    if len(vocab) > 2:
+        raise UsageError("--vocab was given more than twice; give it once, or once for each side")
     compared = _read_compared(check) if check is not None else None
     target = check_new_file(out)
     if form == "huggingface":
@@ -109,12 +102,12 @@ def import_(
         if vocab:
             raise UsageError("--vocab has no meaning for huggingface; leave it out")
         card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
-    elif form == "marian":
-        from nmt.interchange.importers.marian import import_marian
-
-        card = import_marian(source, target, src_lang=src, tgt_lang=tgt, vocabularies=vocab)
     else:
-        if form == "fairseq":
+        from nmt.interchange.importers.segmenters import ImportOptions
+
+        if form == "marian":
+            from nmt.interchange.importers.marian import import_marian as import_other
+        elif form == "fairseq":
             from nmt.interchange.importers.fairseq import import_fairseq as import_other
         elif form == "ctranslate2":
             from nmt.interchange.importers.ctranslate2_folder import (
@@ -129,9 +122,7 @@ def import_(
         else:
             from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 
-        card = import_other(
-            source, target, src_lang=src, tgt_lang=tgt, segmenters=vocab, moses=moses
-        )
+        card = import_other(source, target, ImportOptions((src or "", tgt or ""), vocab, moses))
     pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
     count = len(card.languages.pieces) if card.languages is not None else 0
     known = f", with a choice of {count} languages" if count else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from nmt.interchange.importers.model_import import (
     tags_of,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.importers.segmenters import ImportOptions, map_sides
 from nmt.models.base import BARRED
 from nmt.models.model_file import CARD, ModelCard, read_card
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
@@ -126,19 +126,11 @@ class _Side(NamedTuple):
     texts: dict[int, str]
 
 
-def import_ctranslate2(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a model of CTranslate2 as a model file, and return its card.
 
     path: its folder, or that of a package of Argos Translate, unpacked.
-    segmenters, moses: see `map_sides`; none: what lies beside the model.
+    options: without segmenters, those that lie beside the model are taken.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
@@ -147,10 +139,9 @@ def import_ctranslate2(
     folder = path / "model" if (path / "model" / _MODEL).exists() else path
     version, rounded, settings, weights = _read_model(folder / _MODEL)
     tokens = _tokens_of(folder, version, settings)
-    langs = src_lang or "", tgt_lang or ""
     if (folder / CARD).exists():
         card = read_card(folder / CARD)
-        if segmenters or moses:
+        if options.segmenters or options.moses:
             raise UsageError(
                 f"{folder}: has its vocabularies in {CARD}; leave out --vocab and Moses' steps"
             )
@@ -159,12 +150,13 @@ def import_ctranslate2(
         config, tables, order, _ = _config_of(weights, settings, sides, tokens)
         src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
         foreign = ForeignModel(config, src, tgt, card.languages, order)
-        langs, longest = (langs[0] or card.src_lang, langs[1] or card.tgt_lang), card.max_src_tokens
+        langs = options.langs[0] or card.src_lang, options.langs[1] or card.tgt_lang
+        longest = card.max_src_tokens
     else:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, order, positions = _config_of(weights, settings, sides, tokens)
-        foreign, langs = _foreign(folder, sides, config, order, langs, segmenters, moses)
+        foreign, langs = _foreign(folder, sides, config, order, options)
         longest = positions - 1
     if rounded in _ROUNDED:
         console.warning(
@@ -332,12 +324,11 @@ def _foreign(
     sides: Sequence[_Side],
     config: TransformerConfig,
     order: Tensor | None,
-    langs: tuple[str, str],
-    segmenters: Sequence[Path],
-    moses: Container[str],
+    options: ImportOptions,
 ) -> tuple[ForeignModel, tuple[str, str]]:
     """Return all but the weights, and the languages that the user or a package of Argos names."""
     package, places, named = folder.parent / _ARGOS, [folder], dict[str, Any]()
+    langs, segmenters, moses = options.langs, options.segmenters, options.moses
     if package.exists():
         places, named = [folder, folder.parent], read_json(package)
         check_can_be_ours(package, named, {"target_prefix": ("",)})
@@ -349,15 +340,14 @@ def _foreign(
             moses = moses or _ARGOS_MOSES
     pieces, is_joint = sides[0].texts.values(), config.tie_embeddings == "all"
     codes = language_tokens(pieces) if is_joint and config.first_input == "eos" else {}
-    if not (codes or all(langs)):
-        raise UsageError(f"{folder}: does not name its languages; give --src and --tgt")
+    options = ImportOptions(langs, segmenters, moses)
+    if not codes:
+        options = options.with_langs(folder)
     src, tgt = map_sides(
         [side.path for side in sides],
         [side.texts for side in sides],
         [{id_: id_ for id_ in SPECIAL} for _ in sides],
-        segmenters,
-        langs=langs,
-        moses=moses,
+        options,
         is_joint=is_joint,
         controls={*filter(TAG.fullmatch, pieces), *codes.values()},
     )

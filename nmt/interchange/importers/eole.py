@@ -7,7 +7,8 @@ stand in the model's own, and win. All go on under the names that OpenNMT-py has
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.model_import import check_alike, check_can_be_ours
 from nmt.interchange.importers.opennmt_py import RENAMED, SPECIAL, import_parts, read_safetensors
+from nmt.interchange.importers.segmenters import ImportOptions
 from nmt.models.model_file import ModelCard
 
 _FILES = (CONFIG, "vocab.json", "model.00.safetensors")
@@ -69,19 +71,10 @@ _OF_TRAINING = ("filtertoolong", "filtertooshort", "clean", "switchout", "tokend
 """Transforms that translating leaves out."""
 
 
-def import_eole(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a folder as a model file, and return its card.
 
-    segmenters: see `map_sides`; without any, those that the folder has.
-    moses: see `map_sides`.
+    options: without segmenters, those that the folder has are taken.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
@@ -99,7 +92,8 @@ def import_eole(
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         steps = list(config.get("transforms") or [])
-        segmenters = segmenters or _segmenters_of(path, steps, config.get("transforms_configs"))
+        segmenters = _segmenters_of(path, steps, config.get("transforms_configs"))
+        options = replace(options, segmenters=options.segmenters or segmenters)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{path}: damaged, or holds no encoder and decoder of Eole") from None
     end = special[EOS_ID]
@@ -117,14 +111,12 @@ def import_eole(
     return import_parts(
         path,
         out,
+        options,
         settings,
         texts,
         {name: tensor for name, tensor in tensors.items() if not _is_one(name, tensor)},
         special=special,
         names=_RENAMED,
-        langs=(src_lang, tgt_lang),
-        segmenters=segmenters,
-        moses=moses,
     )
 
 

@@ -8,7 +8,7 @@ them, lines are the model's subwords, parted by spaces.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.importers.segmenters import ImportOptions, map_sides
 from nmt.interchange.programs import FIRST_POSITION
 from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
@@ -61,19 +61,10 @@ _RENAMED = {
 }
 
 
-def import_fairseq(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a checkpoint as a model file, and return its card.
 
     path: the checkpoint, or the folder that holds it.
-    segmenters, moses: see `map_sides`.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
@@ -82,10 +73,12 @@ def import_fairseq(
     if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
         raise DataError(f"{checkpoint}: holds no model of fairseq")
     settings = _settings_of(checkpoint, content)
-    langs = languages_of(checkpoint, (src_lang, tgt_lang), settings)
+    options = options.with_langs(
+        checkpoint, settings.get("source_lang"), settings.get("target_lang")
+    )
     named = renamed(content["model"], _RENAMED)
     weights = Weights(checkpoint, named, named.__getitem__)
-    paths = [_dictionary_of(checkpoint, lang, settings) for lang in langs]
+    paths = [_dictionary_of(checkpoint, lang, settings) for lang in options.langs]
     texts = [
         weights.with_all_rows(path, _subwords(path), table)
         for path, table in zip(paths, EMBEDDINGS, strict=False)
@@ -94,9 +87,7 @@ def import_fairseq(
         paths,
         texts,
         [_SPECIAL, _SPECIAL],
-        segmenters,
-        langs=langs,
-        moses=moses,
+        options,
         is_joint=bool(settings.get("share_all_embeddings")),
     )
     config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
@@ -112,7 +103,7 @@ def import_fairseq(
         ForeignModel(config, src, tgt, None, unscaled=unscaled),
         read,
         weights.unread,
-        langs=langs,
+        langs=options.langs,
         max_src_tokens=_max_src_tokens(settings),
     )
 
@@ -148,17 +139,6 @@ def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             "task translation"
         )
     return settings
-
-
-def languages_of(
-    path: Path, given: tuple[str | None, str | None], settings: Mapping[str, Any]
-) -> tuple[str, str]:
-    """Return the languages that the user gives or the settings name; UsageError if neither does."""
-    named = settings.get("source_lang"), settings.get("target_lang")
-    src, tgt = (one or other for one, other in zip(given, named, strict=True))
-    if not (src and tgt and isinstance(src, str) and isinstance(tgt, str)):
-        raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
-    return src, tgt
 
 
 def _config_of(

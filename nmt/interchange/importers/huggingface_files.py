@@ -87,15 +87,6 @@ class Config:
             )
         return src
 
-    def check(self, only: Mapping[str, object]) -> None:
-        """Check that values, where there are any, are those that we need (UsageError)."""
-        for name, wanted in only.items():
-            if self.values.get(name, wanted) != wanted:
-                raise UsageError(
-                    f"{self.path}: {name} is {self.values[name]!r}; nmt imports only models with "
-                    f"{wanted!r}"
-                )
-
     def transformer(self, weights: Weights, base: TransformerConfig) -> TransformerConfig:
         """Return our configuration; base: what is not in config.json (UsageError)."""
         activation = self.values.get("activation_function")

@@ -6,7 +6,8 @@ too. Before, text was segmented by other programs, which the user names.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.importers.segmenters import ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
@@ -70,19 +71,11 @@ _RENAMED = {
 }
 
 
-def import_joeynmt(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a checkpoint as a model file, and return its card.
 
     path: the folder of a model, or a checkpoint in it.
-    segmenters, moses: see `map_sides`; what the configuration names if there are none.
+    options: what it does not say is taken from the configuration.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model.
     """
     checkpoint = _checkpoint_of(path) if path.is_dir() else path
@@ -93,19 +86,22 @@ def import_joeynmt(
     texts, stacks, model = _parts_of(listing, read_settings(listing))
     named = renamed(content["model_state"], _RENAMED)
     weights = Weights(checkpoint, named, named.__getitem__)
-    langs = (src_lang or str(texts[0].get("lang")), tgt_lang or str(texts[1].get("lang")))
+    options = options.with_langs(listing, *(text.get("lang") for text in texts))
+    steps = {*_moses_of(listing, texts), *options.moses}
+    options = replace(
+        options,
+        segmenters=options.segmenters or _segmenters_of(listing, texts),
+        moses=[step for step in STEPS if step in steps],
+    )
     paths = [checkpoint.with_name(f"{side}_vocab.txt") for side in ("src", "trg")]
     subwords = [_subwords(path, text) for path, text in zip(paths, texts, strict=True)]
     for file, of_side, table in zip(paths, subwords, EMBEDDINGS, strict=False):
         weights.check_rows(file, of_side, table)
-    steps = _moses_of(listing, texts)
     src, tgt = map_sides(
         paths,
         subwords,
         [_SPECIAL, _SPECIAL],
-        segmenters or _segmenters_of(listing, texts),
-        langs=langs,
-        moses=[step for step in STEPS if step in steps or step in moses],
+        options,
         is_joint=bool(model.get("tied_embeddings")),
         takes_apart=True,
     )
@@ -121,7 +117,7 @@ def import_joeynmt(
         output_bias=bool(tgt.barred),
         tie_embeddings=tie,
     )
-    config = _config_of(listing, stacks, weights, base)
+    config = _sizes_of(listing, stacks).transformer(weights, base)
     unscaled = (table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
     return write_imported(
@@ -130,7 +126,7 @@ def import_joeynmt(
         ForeignModel(config, src, tgt, None, unscaled=tuple(unscaled)),
         weights.of,
         weights.unread,
-        langs=langs,
+        langs=options.langs,
         max_src_tokens=longest if isinstance(longest, int) and longest > 0 else _MAX_SRC_TOKENS,
     )
 
@@ -213,10 +209,8 @@ def _segmenters_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[Path]
     return [] if any(are_words) else [path.with_name(Path(file).name) for file in files]
 
 
-def _config_of(
-    path: Path, stacks: Sequence[Mapping[str, Any]], weights: Weights, base: TransformerConfig
-) -> TransformerConfig:
-    """Return the configuration of our Transformer; UsageError if it cannot be this model."""
+def _sizes_of(path: Path, stacks: Sequence[Mapping[str, Any]]) -> Config:
+    """Return the sizes by the names that Hugging Face gives to the same."""
     values = {
         "activation_function": stacks[0]["activation"],
         "decoder_start_token_id": _SPECIAL[BOS_ID],
@@ -228,7 +222,7 @@ def _config_of(
         values[f"{side}_layers"] = stack["num_layers"]
         values[f"{side}_ffn_dim"] = stack["ff_size"]
         values[f"{side}_attention_heads"] = stack["num_heads"]
-    return Config(path, values).transformer(weights, base)
+    return Config(path, values)
 
 
 def _is_pre_norm(path: Path, stacks: Sequence[Mapping[str, Any]], weights: Weights) -> bool:

@@ -29,7 +29,12 @@ from nmt.interchange.importers.huggingface_settings import (
     settings_of,
     with_added,
 )
-from nmt.interchange.importers.model_import import ForeignModel, map_vocabulary, read_pieces
+from nmt.interchange.importers.model_import import (
+    ForeignModel,
+    check_can_be_ours,
+    map_vocabulary,
+    read_pieces,
+)
 from nmt.interchange.programs import FIRST_POSITION
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
@@ -69,7 +74,8 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
             raise DataError(f"{folder}: has no {piece.text}")
         special[id_] = ids[piece.text]
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
-    hf_config.check({f"{name}_token_id": special[id_] for name, id_ in marks.items()})
+    needed = {f"{name}_token_id": (special[id_],) for name, id_ in marks.items()}
+    check_can_be_ours(hf_config.path, hf_config.values, needed)
     texts = weights.with_all_rows(path, texts, "tgt_embedding.weight")
     languages = language_tokens(text for text in texts.values() if text not in model.own)
     if not languages:

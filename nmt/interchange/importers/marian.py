@@ -28,6 +28,7 @@ from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers.huggingface_files import Config
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -39,6 +40,7 @@ from nmt.interchange.importers.model_import import (
     tags_of,
     write_imported,
 )
+from nmt.interchange.importers.segmenters import ImportOptions
 from nmt.interchange.importers.yaml_settings import settings_in
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
 from nmt.interchange.programs import MARIAN_EPSILON
@@ -64,6 +66,7 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "transformer-tied-layers": ([],),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-ffn-activation": ("relu", "swish", "gelu"),
     "transformer-no-projection": (False,),
     "transformer-no-bias": (False,),
     "transformer-no-affine": (False,),
@@ -105,27 +108,17 @@ _TABLES = {
 }
 
 
-def import_marian(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    vocabularies: Sequence[Path] = (),
-) -> ModelCard:
+def import_marian(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a model of Marian as a model file, and return its card.
 
     path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
-    vocabularies: a SentencePiece model or list of pieces for both sides, or one for each; if there
-        is none, those that `decoder.yml` names.
+    options: a segmenter is a SentencePiece model or a list of pieces; if there is none, those that
+        `decoder.yml` names are taken.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
-    if src_lang is None or tgt_lang is None:
-        raise UsageError(f"{path}: Marian does not name its languages; give --src and --tgt")
-    if len(vocabularies) > 2:
-        raise UsageError("--vocab was given more than twice; give it once, or once for each side")
-    model, pieces = _files(_listing_of(path) if path.is_dir() else path, vocabularies)
+    options = options.with_langs(path)
+    model, pieces = _files(_listing_of(path) if path.is_dir() else path, options.segmenters)
     weights = _Weights(model)
     config = _model_config(model, weights)
     src, tgt = _mappings(pieces, weights, config)
@@ -140,7 +133,7 @@ def import_marian(
         foreign,
         lambda name: weights.of(name, config),
         weights.unread,
-        langs=(src_lang, tgt_lang),
+        langs=options.langs,
         max_src_tokens=_MAX_SRC_TOKENS,
     )
 
@@ -192,39 +185,32 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    options = weights.options
-    check_can_be_ours(path, options, _ONLY)
+    options, number = weights.options, Config(path, weights.options).number
+    needed = dict.fromkeys(("dec-cell", "transformer-ffn-activation"))
+    only = {**_ONLY, "dec-cell": ("ssru",)} if weights.is_recurrent else _ONLY
+    check_can_be_ours(path, needed | options, only)
     names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top")]
-    if weights.is_recurrent and options.get("dec-cell") != "ssru":
-        raise UsageError(
-            f"{path}: dec-cell is {options.get('dec-cell')!r}; nmt imports only 'ssru'"
-        )
     norms = tuple(str(options.get(name) or "") for name in names)
     if norms not in PRE_NORM:
         raise UsageError(
             f"{path}: {', '.join(names)} are {norms}; nmt imports only "
             f"{' and '.join(map(str, PRE_NORM))}"
         )
-    widths = {_number(path, options, "transformer-dim-ffn")}
+    widths = {number("transformer-dim-ffn")}
     if options.get("transformer-decoder-dim-ffn"):
-        widths.add(_number(path, options, "transformer-decoder-dim-ffn"))
+        widths.add(number("transformer-decoder-dim-ffn"))
     if len(widths) > 1:
         raise UsageError(f"{path}: nmt has no models whose sides differ in transformer-dim-ffn")
-    activation = options.get("transformer-ffn-activation")
-    if activation not in ("relu", "swish", "gelu"):
-        raise UsageError(
-            f"{path}: transformer-ffn-activation is {activation!r}; nmt imports relu, swish, gelu"
-        )
     ties = options.get("tied-embeddings-all"), options.get("tied-embeddings")
     config = TransformerConfig(
-        num_encoder_layers=_number(path, options, "enc-depth"),
-        num_decoder_layers=_number(path, options, "dec-depth"),
-        d_model=_number(path, options, "dim-emb"),
+        num_encoder_layers=number("enc-depth"),
+        num_decoder_layers=number("dec-depth"),
+        d_model=number("dim-emb"),
         d_ff=max(widths),
-        num_heads=_number(path, options, "transformer-heads"),
+        num_heads=number("transformer-heads"),
         pre_norm=PRE_NORM[norms],
         norm_epsilon=MARIAN_EPSILON,
-        feed_forward=activation,
+        feed_forward=options["transformer-ffn-activation"],
         decoder_memory="ssru" if weights.is_recurrent else "attention",
         attention_bias=True,
         output_bias=True,
@@ -236,13 +222,6 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
     )
     model_config_from("transformer", asdict(config), str(path))  # checks all values
     return config
-
-
-def _number(path: Path, options: Mapping[str, Any], name: str) -> int:
-    value = options.get(name)
-    if type(value) is not int or value < 1:
-        raise DataError(f"{path}: {name} is {value!r}, not a whole number")
-    return value
 
 
 def _mappings(

@@ -33,6 +33,7 @@ from nmt.interchange.importers.model_import import (
     OUTPUT_BIAS,
     ForeignModel,
     VocabularyMapping,
+    check_can_be_ours,
     map_vocabulary,
     read_pieces,
     tags_of,
@@ -141,8 +142,8 @@ def _mapping(
     special = {id_: ids[SPECIAL[id_].text] for id_ in (UNK_ID, PAD_ID, EOS_ID)}
     special[BOS_ID] = special[PAD_ID]  # sources have no first token
     if table == EMBEDDINGS[1]:
-        names = {"pad_token_id": PAD_ID, "eos_token_id": EOS_ID}
-        hf_config.check({name: special[id_] for name, id_ in names.items()})
+        needed = {"pad_token_id": (special[PAD_ID],), "eos_token_id": (special[EOS_ID],)}
+        check_can_be_ours(hf_config.path, hf_config.values, needed)
         special[BOS_ID] = hf_config.number("decoder_start_token_id")
     texts = weights.with_all_rows(path, texts, table)
     tags = set(filter(TAG.fullmatch, ids))

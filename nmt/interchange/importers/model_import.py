@@ -79,7 +79,8 @@ def check_can_be_ours(
     for name, usual in only.items():
         if settings.get(name, usual[0]) not in usual:
             raise UsageError(
-                f"{path}: {name} is {settings[name]!r}; nmt imports only models with {usual[0]!r}"
+                f"{path}: {name} is {settings[name]!r}; nmt imports only models with "
+                f"{' or '.join(map(repr, usual))}"
             )
 
 

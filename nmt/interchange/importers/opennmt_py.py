@@ -7,7 +7,7 @@ A checkpoint holds settings, weights and the lists of subwords, but not what has
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.importers.segmenters import ImportOptions, map_sides
 from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
 
@@ -81,19 +81,10 @@ RENAMED = {
 }
 
 
-def import_opennmt_py(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a checkpoint as a model file, and return its card.
 
     path: the checkpoint, or the folder that holds it.
-    segmenters, moses: see `map_sides`.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
@@ -112,29 +103,25 @@ def import_opennmt_py(
     return import_parts(
         checkpoint,
         out,
+        options,
         settings,
         texts,
         _tensors_of(checkpoint, content),
         special={**SPECIAL, BOS_ID: start},
         names=RENAMED,
-        langs=(src_lang, tgt_lang),
-        segmenters=segmenters,
-        moses=moses,
     )
 
 
 def import_parts(
     path: Path,
     out: Path,
+    options: ImportOptions,
     settings: Mapping[str, Any],
     listed: Sequence[Sequence[str]],
     tensors: Mapping[str, Tensor],
     *,
     special: Mapping[int, str],
     names: Mapping[str, str],
-    langs: tuple[str | None, str | None],
-    segmenters: Sequence[Path],
-    moses: Container[str],
 ) -> ModelCard:
     """Write a model as a model file, and return its card.
 
@@ -144,9 +131,7 @@ def import_parts(
     tensors: the weights, by their own names, which `names` replaces.
     special: each of our special pieces.
     """
-    src_lang, tgt_lang = langs
-    if not (src_lang and tgt_lang):
-        raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
+    options = options.with_langs(path)
     texts = [dict(enumerate(map(str, side))) for side in listed]
     ids = _special_ids(path, texts, special)
     weights = _weights_of(path, settings, tensors, names)
@@ -158,9 +143,7 @@ def import_parts(
         [path, path],
         texts,
         ids,
-        segmenters,
-        langs=(src_lang, tgt_lang),
-        moses=moses,
+        options,
         is_joint=bool(settings.get("share_embeddings")),
     )
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
@@ -171,7 +154,7 @@ def import_parts(
         ForeignModel(config, src, tgt, None, unscaled=unscaled),
         weights.of,
         weights.unread,
-        langs=(src_lang, tgt_lang),
+        langs=options.langs,
         max_src_tokens=_MAX_SRC_TOKENS,
     )
 

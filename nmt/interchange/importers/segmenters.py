@@ -6,8 +6,8 @@ that made them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +24,36 @@ _SPACE = "\u2581"
 _MANY = 0.1  # of the subwords
 
 
+@dataclass(frozen=True)
+class ImportOptions:
+    """What the user says of a model."""
+
+    langs: tuple[str, str]
+    """Source and target; "" if its files name it."""
+    segmenters: Sequence[Path] = ()
+    """Codes or SentencePiece models, one for both sides or one for each."""
+    moses: Sequence[str] = ()
+    """The steps of Moses' scripts that come before."""
+
+    def with_langs(self, path: Path, *named: object) -> ImportOptions:
+        """Return them with the languages that files name, if the user has not.
+
+        path: of the model, for messages.
+        named: source and target, if the files say so.
+        UsageError if nobody names them.
+        """
+        src, tgt = (one or other for one, other in zip(self.langs, named or ("", ""), strict=True))
+        if not (src and tgt and isinstance(src, str) and isinstance(tgt, str)):
+            raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
+        return replace(self, langs=(src, tgt))
+
+
 def map_sides(
     paths: Sequence[Path],
     texts: Sequence[Mapping[int, str]],
     special: Sequence[Mapping[int, int]],
-    segmenters: Sequence[Path],
+    options: ImportOptions,
     *,
-    langs: tuple[str, str],
-    moses: Container[str] = (),
     is_joint: bool = False,
     takes_apart: bool = False,
     controls: Collection[str] = (),
@@ -41,18 +63,15 @@ def map_sides(
     paths: the dictionaries, for messages.
     texts: of each, the subword of each foreign id that has one.
     special: of each, the foreign id for each of our special ids.
-    segmenters: codes or SentencePiece models, for both sides or for each; none: lines are subwords,
-        parted by spaces.
-    moses: the steps of Moses' scripts that come before.
+    options: with languages; without segmenters, lines are subwords, parted by spaces.
     is_joint: whether the sides share their embeddings.
     takes_apart: whether subwords that a dictionary lacks are taken apart. Otherwise they are
         unknown.
     controls: the pieces that are never text, such as tags.
-    DataError if a segmenter is none. UsageError if there are too few or too many.
+    DataError if a segmenter is none. UsageError if there are too few.
     """
+    segmenters = options.segmenters
     given = [segmenters[0], segmenters[-1]] if segmenters else [None, None]
-    if len(segmenters) > 2:
-        raise UsageError("--vocab was given more than twice; give it once, or once for each side")
     are_pieces = [one is not None and not is_bpe_codes(read_file(one)) for one in given]
     if is_joint and given[0] != given[1] and not all(are_pieces):
         raise UsageError(f"{paths[0]}: the model shares its embeddings; give --vocab once")
@@ -72,7 +91,7 @@ def map_sides(
         ]
     with_rules = [
         replace(side, vocabularies=tuple(Vocabulary(one.model, rules) for one in side.vocabularies))
-        for side, rules in zip(sides, moses_rules(langs, moses), strict=True)
+        for side, rules in zip(sides, moses_rules(options.langs, options.moses), strict=True)
     ]
     return with_rules[0], with_rules[1]
 

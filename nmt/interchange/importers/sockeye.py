@@ -5,7 +5,7 @@ They do not say what has segmented the text.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import map_sides
+from nmt.interchange.importers.segmenters import ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.models.model_file import ModelCard
 from nmt.system.files import parse_json, read_file
@@ -82,24 +82,14 @@ _RENAMED = {
 }
 
 
-def import_sockeye(
-    path: Path,
-    out: Path,
-    *,
-    src_lang: str | None,
-    tgt_lang: str | None,
-    segmenters: Sequence[Path] = (),
-    moses: Container[str] = (),
-) -> ModelCard:
+def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     """Write a model as a model file, and return its card.
 
     path: the folder of a model, or a file of parameters in it.
-    segmenters, moses: see `map_sides`.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
     or a language is missing.
     """
-    if not (src_lang and tgt_lang):
-        raise UsageError(f"{path}: Sockeye does not name its languages; give --src and --tgt")
+    options = options.with_langs(path)
     parameters = path / "params.best" if path.is_dir() else path
     listing = parameters.with_name("config")
     settings = read_settings(listing)
@@ -114,9 +104,7 @@ def import_sockeye(
         paths,
         texts,
         [{id_: id_ for id_ in _SPECIAL.values()}] * 2,
-        segmenters,
-        langs=(src_lang, tgt_lang),
-        moses=moses,
+        options,
         is_joint=tying.startswith("src_trg"),
     )
     base = TransformerConfig(
@@ -125,7 +113,7 @@ def import_sockeye(
         output_bias=True,
         tie_embeddings={"src_trg_softmax": "all", "trg_softmax": "decoder"}.get(tying, "none"),
     )
-    config = _config_of(listing, encoder, decoder, weights, base)
+    config = _sizes_of(listing, encoder, decoder).transformer(weights, base)
     # Its sines come before its cosines, and ours take turns.
     order = interleaved(config.d_model)
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
@@ -135,7 +123,7 @@ def import_sockeye(
         ForeignModel(config, src, tgt, None, order),
         weights.of,
         weights.unread,
-        langs=(src_lang, tgt_lang),
+        langs=options.langs,
         max_src_tokens=max(1, longest - 1),
     )
 
@@ -167,14 +155,8 @@ def _is_pre_norm(path: Path, side: Mapping[str, Any]) -> bool:
     return _PRE_NORM[steps]
 
 
-def _config_of(
-    path: Path,
-    encoder: Mapping[str, Any],
-    decoder: Mapping[str, Any],
-    weights: Weights,
-    base: TransformerConfig,
-) -> TransformerConfig:
-    """Return the configuration of our Transformer; UsageError if it cannot be this model."""
+def _sizes_of(path: Path, encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> Config:
+    """Return the sizes by the names that Hugging Face gives to the same."""
     activation = encoder.get("act_type")
     values = {
         "activation_function": "swish" if activation == "swish1" else activation,
@@ -187,7 +169,7 @@ def _config_of(
         values[f"{name}_layers"] = side.get("num_layers")
         values[f"{name}_ffn_dim"] = side.get("feed_forward_num_hidden")
         values[f"{name}_attention_heads"] = side.get("attention_heads")
-    return Config(path, values).transformer(weights, base)
+    return Config(path, values)
 
 
 def _subwords(path: Path) -> dict[int, str]:
