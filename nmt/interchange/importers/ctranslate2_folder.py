@@ -149,15 +149,13 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> ModelCa
         sides = [_Side(folder / CARD, list(range(len(one))), {}) for one in both]
         config, tables, order, _ = _config_of(weights, settings, sides, tokens)
         src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
-        foreign = ForeignModel(config, src, tgt, card.languages, order)
         langs = options.langs[0] or card.src_lang, options.langs[1] or card.tgt_lang
-        longest = card.max_src_tokens
+        foreign = ForeignModel(config, src, tgt, langs, card.max_src_tokens, card.languages, order)
     else:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, order, positions = _config_of(weights, settings, sides, tokens)
-        foreign, langs = _foreign(folder, sides, config, order, options)
-        longest = positions - 1
+        foreign = _foreign(folder, sides, config, order, positions - 1, options)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -180,9 +178,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> ModelCa
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
-    return write_imported(
-        out, weights.path, foreign, read, unread, langs=langs, max_src_tokens=longest
-    )
+    return write_imported(out, weights.path, foreign, read, unread)
 
 
 def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
@@ -324,9 +320,10 @@ def _foreign(
     sides: Sequence[_Side],
     config: TransformerConfig,
     order: Tensor | None,
+    longest: int,
     options: ImportOptions,
-) -> tuple[ForeignModel, tuple[str, str]]:
-    """Return all but the weights, and the languages that the user or a package of Argos names."""
+) -> ForeignModel:
+    """Return all but the weights, with what lies beside a model or a package of Argos says."""
     package, places, named = folder.parent / _ARGOS, [folder], dict[str, Any]()
     langs, segmenters, moses = options.langs, options.segmenters, options.moses
     if package.exists():
@@ -358,7 +355,7 @@ def _foreign(
             if lang:
                 languages.check(side, lang, f"--{side}", is_given=True)
     config = replace(config, output_bias=config.output_bias or bool(tgt.barred))
-    return ForeignModel(config, src, tgt, languages, order), langs
+    return ForeignModel(config, src, tgt, langs, longest, languages, order)
 
 
 def _config_of(

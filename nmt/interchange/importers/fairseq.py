@@ -92,20 +92,14 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     )
     config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
+    longest = _max_src_tokens(settings)
 
     def read(name: str) -> Tensor:
         weight = weights.of(name)
         return weight[FIRST_POSITION:] if name.endswith("_positions.weight") else weight
 
-    return write_imported(
-        out,
-        checkpoint,
-        ForeignModel(config, src, tgt, None, unscaled=unscaled),
-        read,
-        weights.unread,
-        langs=options.langs,
-        max_src_tokens=_max_src_tokens(settings),
-    )
+    model = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
+    return write_imported(out, checkpoint, model, read, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

@@ -5,6 +5,7 @@ Neither transformers nor its tokenizers are needed, and no code from the folder 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from nmt.errors import UsageError
@@ -46,15 +47,9 @@ def import_huggingface(
         model = read_m2m100(folder, hf_config, weights)
         langs = choose_languages(folder, model, src_lang, tgt_lang)
     check_search(folder, model.tgt.produced())
-    return write_imported(
-        out,
-        folder,
-        model,
-        weights.of,
-        weights.unread,
-        langs=langs,
-        max_src_tokens=_max_src_tokens(folder, hf_config),
-    )
+    longest = _max_src_tokens(folder, hf_config)
+    model = replace(model, langs=langs, max_src_tokens=longest)
+    return write_imported(out, folder, model, weights.of, weights.unread)
 
 
 def _max_src_tokens(folder: Path, hf_config: Config) -> int:

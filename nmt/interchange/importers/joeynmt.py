@@ -33,8 +33,6 @@ _SPECIAL = {UNK_ID: 0, PAD_ID: 1, BOS_ID: 2, EOS_ID: 3}
 """Its ids of our special pieces, which are the same in all models."""
 _SYMBOLS = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 """Their names, in the order of its ids; a configuration may have others."""
-_MAX_SRC_TOKENS = 1_000
-"""If no longest source is in the configuration."""
 
 # What a side has if the configuration does not say so.
 _USUAL: dict[str, dict[str, Any]] = {
@@ -118,17 +116,12 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         tie_embeddings=tie,
     )
     config = _sizes_of(listing, stacks).transformer(weights, base)
-    unscaled = (table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
+    unscaled = tuple(table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
-    return write_imported(
-        out,
-        checkpoint,
-        ForeignModel(config, src, tgt, None, unscaled=tuple(unscaled)),
-        weights.of,
-        weights.unread,
-        langs=options.langs,
-        max_src_tokens=longest if isinstance(longest, int) and longest > 0 else _MAX_SRC_TOKENS,
-    )
+    if not isinstance(longest, int) or longest < 1:
+        longest = ForeignModel.max_src_tokens
+    foreign = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
+    return write_imported(out, checkpoint, foreign, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

@@ -92,7 +92,8 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
         tie_embeddings="all",
     )
     config = hf_config.transformer(weights, base)
-    return ForeignModel(config, both, both, LanguageTokens(languages, src="src", tgt="tgt"))
+    tags = LanguageTokens(languages, src="src", tgt="tgt")
+    return ForeignModel(config, both, both, languages=tags)
 
 
 def language_tokens(texts: Iterable[str]) -> dict[str, str]:

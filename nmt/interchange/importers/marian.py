@@ -56,9 +56,6 @@ _PIECES = ".spm"
 _ENTRY = re.compile(r"(?:\? )?(?P<piece>.{0,1000}): (?P<id>\d{1,9})")
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
-_MAX_SRC_TOKENS = 1_000
-"""Marian keeps no record of the longest source. Its own programs cut there by default."""
-
 # What our Transformer needs. Other values are another model.
 _ONLY: dict[str, tuple[object, ...]] = {
     "type": ("transformer",),
@@ -126,15 +123,9 @@ def import_marian(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         console.notice(
             f"{script}: is not run; if it replaces punctuation, do the same with your text"
         )
-    foreign = ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]))
+    foreign = ForeignModel(config, src, tgt, options.langs, languages=tags_of(src.vocabularies[0]))
     return write_imported(
-        out,
-        model,
-        foreign,
-        lambda name: weights.of(name, config),
-        weights.unread,
-        langs=options.langs,
-        max_src_tokens=_MAX_SRC_TOKENS,
+        out, model, foreign, lambda name: weights.of(name, config), weights.unread
     )
 
 

@@ -96,7 +96,7 @@ def read_marian_mt(
     )
     config = hf_config.transformer(weights, base)
     order = interleaved(config.d_model) if is_theirs else None
-    return ForeignModel(config, src, tgt, tags_of(src.vocabularies[0]), order)
+    return ForeignModel(config, src, tgt, languages=tags_of(src.vocabularies[0]), order=order)
 
 
 def _is_joint(values: Mapping[str, Any]) -> bool:

@@ -62,7 +62,11 @@ class ForeignModel:
     config: TransformerConfig
     src: VocabularyMapping
     tgt: VocabularyMapping
-    languages: LanguageTokens | None
+    langs: tuple[str, str] = ("", "")
+    """Source and target, "" if there are several."""
+    max_src_tokens: int = 1_000
+    """The longest source, without eos, of which most toolkits keep no record."""
+    languages: LanguageTokens | None = None
     order: Tensor | None = None
     """The foreign dimension of the residual stream for each of ours; None: the same."""
     unscaled: tuple[str, ...] = ()
@@ -175,9 +179,6 @@ def write_imported(
     model: ForeignModel,
     read: Callable[[str], Tensor],
     unread: Collection[str],
-    *,
-    langs: tuple[str, str],
-    max_src_tokens: int,
 ) -> ModelCard:
     """Write the model file, and return its card.
 
@@ -185,8 +186,6 @@ def write_imported(
     read: returns a foreign weight by our name for it, with foreign ids as rows, and with the
         foreign order of the residual stream.
     unread: the names of foreign weights, without those that have been read.
-    langs: source and target, "" if there are several.
-    max_src_tokens: the longest source, without eos.
     DataError if a weight has another shape than the configuration says. UsageError if there are
     weights that our model does not have.
     """
@@ -194,11 +193,11 @@ def write_imported(
     card = ModelCard(
         architecture="transformer",
         config=config,
-        src_lang=langs[0],
-        tgt_lang=langs[1],
+        src_lang=model.langs[0],
+        tgt_lang=model.langs[1],
         src_vocabulary=src.vocabularies[0],
         tgt_vocabulary=tgt.vocabularies[-1],
-        max_src_tokens=max_src_tokens,
+        max_src_tokens=model.max_src_tokens,
         data="",
         update=0,
         valid={},

@@ -36,8 +36,6 @@ from nmt.models.tensor_file import SafetensorsFile
 
 SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
 _STEP = re.compile(r".*_step_(\d+)\.pt")
-_MAX_SRC_TOKENS = 1_000
-"""A checkpoint has no record of the longest source."""
 
 # What our Transformer cannot be, by the usual values. A setting that is not there has the first.
 _ONLY: dict[str, tuple[object, ...]] = {
@@ -148,15 +146,8 @@ def import_parts(
     )
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
-    return write_imported(
-        out,
-        path,
-        ForeignModel(config, src, tgt, None, unscaled=unscaled),
-        weights.of,
-        weights.unread,
-        langs=options.langs,
-        max_src_tokens=_MAX_SRC_TOKENS,
-    )
+    model = ForeignModel(config, src, tgt, options.langs, unscaled=unscaled)
+    return write_imported(out, path, model, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

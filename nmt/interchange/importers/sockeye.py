@@ -114,18 +114,10 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         tie_embeddings={"src_trg_softmax": "all", "trg_softmax": "decoder"}.get(tying, "none"),
     )
     config = _sizes_of(listing, encoder, decoder).transformer(weights, base)
-    # Its sines come before its cosines, and ours take turns.
-    order = interleaved(config.d_model)
+    order = interleaved(config.d_model)  # its sines come before its cosines, and ours take turns
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
-    return write_imported(
-        out,
-        parameters,
-        ForeignModel(config, src, tgt, None, order),
-        weights.of,
-        weights.unread,
-        langs=options.langs,
-        max_src_tokens=max(1, longest - 1),
-    )
+    model = ForeignModel(config, src, tgt, options.langs, max(1, longest - 1), order=order)
+    return write_imported(out, parameters, model, weights.of, weights.unread)
 
 
 def _sides_of(path: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
