@@ -92,8 +92,9 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         steps = list(config.get("transforms") or [])
-        segmenters = _segmenters_of(path, steps, config.get("transforms_configs"))
-        options = replace(options, segmenters=options.segmenters or segmenters)
+        if not options.segmenters:
+            found = _segmenters_of(path, steps, config.get("transforms_configs"))
+            options = replace(options, segmenters=found)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{path}: damaged, or holds no encoder and decoder of Eole") from None
     end = special[EOS_ID]

@@ -145,6 +145,7 @@ def import_parts(
         is_joint=bool(settings.get("share_embeddings")),
     )
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
+    # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
     model = ForeignModel(config, src, tgt, options.langs, unscaled=unscaled)
     return write_imported(out, path, model, weights.of, weights.unread)
