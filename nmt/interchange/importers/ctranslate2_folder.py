@@ -38,7 +38,7 @@ from nmt.interchange.importers.model_import import (
     tags_of,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.models.base import BARRED
 from nmt.models.model_file import CARD, ModelCard, read_card
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
@@ -341,9 +341,7 @@ def _foreign(
     if not codes:
         options = options.with_langs(folder)
     src, tgt = map_sides(
-        [side.path for side in sides],
-        [side.texts for side in sides],
-        [{id_: id_ for id_ in SPECIAL} for _ in sides],
+        [Dictionary(side.path, side.texts, {id_: id_ for id_ in SPECIAL}) for side in sides],
         options,
         is_joint=is_joint,
         controls={*filter(TAG.fullmatch, pieces), *codes.values()},

@@ -25,7 +25,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.programs import FIRST_POSITION
 from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
@@ -79,17 +79,11 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     named = renamed(content["model"], _RENAMED)
     weights = Weights(checkpoint, named, named.__getitem__)
     paths = [_dictionary_of(checkpoint, lang, settings) for lang in options.langs]
-    texts = [
-        weights.with_all_rows(path, _subwords(path), table)
+    sides = [
+        Dictionary(path, weights.with_all_rows(path, _subwords(path), table), _SPECIAL)
         for path, table in zip(paths, EMBEDDINGS, strict=False)
     ]
-    src, tgt = map_sides(
-        paths,
-        texts,
-        [_SPECIAL, _SPECIAL],
-        options,
-        is_joint=bool(settings.get("share_all_embeddings")),
-    )
+    src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_all_embeddings")))
     config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
     longest = _max_src_tokens(settings)

@@ -24,7 +24,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
@@ -92,23 +92,20 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         moses=[step for step in STEPS if step in steps],
     )
     paths = [checkpoint.with_name(f"{side}_vocab.txt") for side in ("src", "trg")]
-    subwords = [_subwords(path, text) for path, text in zip(paths, texts, strict=True)]
-    for file, of_side, table in zip(paths, subwords, EMBEDDINGS, strict=False):
-        weights.check_rows(file, of_side, table)
-    src, tgt = map_sides(
-        paths,
-        subwords,
-        [_SPECIAL, _SPECIAL],
-        options,
-        is_joint=bool(model.get("tied_embeddings")),
-        takes_apart=True,
-    )
+    sides = [
+        Dictionary(path, _subwords(path, text), _SPECIAL)
+        for path, text in zip(paths, texts, strict=True)
+    ]
+    for side, table in zip(sides, EMBEDDINGS, strict=False):
+        weights.check_rows(side.path, side.texts, table)
+    is_joint = bool(model.get("tied_embeddings"))
+    src, tgt = map_sides(sides, options, is_joint=is_joint, takes_apart=True)
     scaled = [bool(stack.get("scale")) for stack in stacks]
-    if model.get("tied_embeddings"):
+    if is_joint:
         scaled[1] = scaled[0]
     tie = "none"
     if model.get("tied_softmax") and scaled[1]:  # else the projection is another matrix
-        tie = "all" if model.get("tied_embeddings") else "decoder"
+        tie = "all" if is_joint else "decoder"
     base = TransformerConfig(
         pre_norm=_is_pre_norm(listing, stacks, weights),
         norm_epsilon=1e-6,

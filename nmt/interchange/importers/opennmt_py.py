@@ -30,7 +30,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
 
@@ -133,17 +133,11 @@ def import_parts(
     texts = [dict(enumerate(map(str, side))) for side in listed]
     ids = _special_ids(path, texts, special)
     weights = _weights_of(path, settings, tensors, names)
-    texts = [
-        weights.with_all_rows(path, of_side, table)
-        for of_side, table in zip(texts, EMBEDDINGS, strict=False)
+    sides = [
+        Dictionary(path, weights.with_all_rows(path, of_side, table), of_special)
+        for of_side, of_special, table in zip(texts, ids, EMBEDDINGS, strict=False)
     ]
-    src, tgt = map_sides(
-        [path, path],
-        texts,
-        ids,
-        options,
-        is_joint=bool(settings.get("share_embeddings")),
-    )
+    src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_embeddings")))
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,10 +49,19 @@ class ImportOptions:
         return replace(self, langs=(src, tgt))
 
 
+class Dictionary(NamedTuple):
+    """The subwords of a side."""
+
+    path: Path
+    """For messages."""
+    texts: Mapping[int, str]
+    """The subword of each foreign id that has one."""
+    special: Mapping[int, int]
+    """The foreign id for each of our special ids."""
+
+
 def map_sides(
-    paths: Sequence[Path],
-    texts: Sequence[Mapping[int, str]],
-    special: Sequence[Mapping[int, int]],
+    sides: Sequence[Dictionary],
     options: ImportOptions,
     *,
     is_joint: bool = False,
@@ -60,9 +70,6 @@ def map_sides(
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids for those of the dictionaries of source and target.
 
-    paths: the dictionaries, for messages.
-    texts: of each, the subword of each foreign id that has one.
-    special: of each, the foreign id for each of our special ids.
     options: with languages; without segmenters, lines are subwords, parted by spaces.
     is_joint: whether the sides share their embeddings.
     takes_apart: whether subwords that a dictionary lacks are taken apart. Otherwise they are
@@ -70,41 +77,40 @@ def map_sides(
     controls: the pieces that are never text, such as tags.
     DataError if a segmenter is none. UsageError if there are too few.
     """
-    segmenters = options.segmenters
+    (src, tgt), segmenters = sides, options.segmenters
     given = [segmenters[0], segmenters[-1]] if segmenters else [None, None]
     are_pieces = [one is not None and not is_bpe_codes(read_file(one)) for one in given]
     if is_joint and given[0] != given[1] and not all(are_pieces):
-        raise UsageError(f"{paths[0]}: the model shares its embeddings; give --vocab once")
-    if is_joint and texts[0] != texts[1]:
+        raise UsageError(f"{src.path}: the model shares its embeddings; give --vocab once")
+    if is_joint and src.texts != tgt.texts:
         raise UsageError(
-            f"{paths[0]}: differs from {paths[1].name}, but the model shares its embeddings; do "
+            f"{src.path}: differs from {tgt.path.name}, but the model shares its embeddings; do "
             "--src and --tgt name its languages?"
         )
     if is_joint and all(are_pieces):
         models = [read_pieces(path) for path in dict.fromkeys(segmenters)]
-        both = map_vocabulary(models, texts[0], special[0], controls=controls)
-        sides = [both, both]
+        both = map_vocabulary(models, src.texts, src.special, controls=controls)
+        mappings = [both, both]
     else:
-        sides = [
-            _map_subwords(*of_side, controls, takes_apart=takes_apart)
-            for of_side in zip(paths, texts, special, given, strict=True)
+        mappings = [
+            _map_subwords(side, segmenter, controls, takes_apart=takes_apart)
+            for side, segmenter in zip(sides, given, strict=True)
         ]
     with_rules = [
-        replace(side, vocabularies=tuple(Vocabulary(one.model, rules) for one in side.vocabularies))
-        for side, rules in zip(sides, moses_rules(options.langs, options.moses), strict=True)
+        replace(one, vocabularies=tuple(Vocabulary(each.model, rules) for each in one.vocabularies))
+        for one, rules in zip(mappings, moses_rules(options.langs, options.moses), strict=True)
     ]
     return with_rules[0], with_rules[1]
 
 
 def _map_subwords(
-    path: Path,
-    texts: Mapping[int, str],
-    special: Mapping[int, int],
+    side: Dictionary,
     segmenter: Path | None,
     controls: Collection[str],
     *,
     takes_apart: bool,
 ) -> VocabularyMapping:
+    path, texts, special = side
     if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
         mapping = map_vocabulary([read_pieces(segmenter)], texts, special, controls=controls)
         return _taking_apart(mapping) if takes_apart else mapping

@@ -28,7 +28,7 @@ from nmt.interchange.importers.model_import import (
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.models.model_file import ModelCard
 from nmt.system.files import parse_json, read_file
@@ -96,17 +96,12 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     encoder, decoder = _sides_of(listing, settings)
     weights = _weights_of(parameters, Config(listing, encoder).number("attention_heads"))
     paths = [parameters.with_name(f"vocab.{side}.0.json") for side in ("src", "trg")]
-    texts = [_subwords(path) for path in paths]
-    for file, of_side, table in zip(paths, texts, EMBEDDINGS, strict=False):
-        weights.check_rows(file, of_side, table)
+    special = {id_: id_ for id_ in _SPECIAL.values()}
+    sides = [Dictionary(path, _subwords(path), special) for path in paths]
+    for side, table in zip(sides, EMBEDDINGS, strict=False):
+        weights.check_rows(side.path, side.texts, table)
     tying = settings.get("weight_tying_type", "src_trg_softmax")
-    src, tgt = map_sides(
-        paths,
-        texts,
-        [{id_: id_ for id_ in _SPECIAL.values()}] * 2,
-        options,
-        is_joint=tying.startswith("src_trg"),
-    )
+    src, tgt = map_sides(sides, options, is_joint=tying.startswith("src_trg"))
     base = TransformerConfig(
         pre_norm=_is_pre_norm(listing, encoder),
         norm_epsilon=1e-6,

@@ -57,6 +57,7 @@ def of_text(name: str, value: object) -> Change:
         (of_text("level", "char"), 2, "level"),
         (of_text("level", "word"), 2, "only one of src and trg"),
         (of_text("tokenizer_type", "other"), 2, "tokenizer_type"),
+        (of_text("lang", False), 2, "give --src and --tgt"),
         (of_text("lowercase", True), 2, "differ in lowercase"),
         (
             lambda config, _: config["data"].update(special_symbols={"sep_token": "<sep>"}),
