@@ -115,8 +115,9 @@ def basis() -> PieceModel:
 
 
 def _piece_text(subword: str) -> str:
-    """Return a subword as a piece: `hu@@` is `hu`, and `nd` is `nd▁`."""
-    return subword.removesuffix(JOINED) if subword.endswith(JOINED) else subword + _SPACE
+    """Return a subword as a piece: `hu@@` is `hu`, and `nd` is `nd▁`; `@@` alone is a word."""
+    is_part = subword.endswith(JOINED) and subword != JOINED
+    return subword.removesuffix(JOINED) if is_part else subword + _SPACE
 
 
 def _read(content: bytes) -> tuple[list[tuple[str, str]], bool]:

@@ -14,12 +14,18 @@ from typing import Any
 
 from torch import Tensor
 
-from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.model_import import check_alike, check_can_be_ours
-from nmt.interchange.importers.opennmt_py import RENAMED, SPECIAL, import_parts, read_safetensors
+from nmt.interchange.importers.opennmt_py import (
+    RENAMED,
+    SEGMENTERS,
+    SPECIAL,
+    import_parts,
+    read_safetensors,
+    warn_of_steps,
+)
 from nmt.interchange.importers.segmenters import ImportOptions
 from nmt.models.model_file import ModelCard
 
@@ -65,10 +71,7 @@ _RENAMED = {
 
 _EPSILON = 1e-5
 """Of norms, if it is not set. Before version 0.2, it was 1e-6."""
-_SEGMENTERS = ("sentencepiece", "bpe")
 _ONLY_SEGMENTED = dict.fromkeys(("src_vocab_threshold", "tgt_vocab_threshold"), (0,))
-_OF_TRAINING = ("filtertoolong", "filtertooshort", "clean", "switchout", "tokendrop", "tokenmask")
-"""Transforms that translating leaves out."""
 
 
 def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
@@ -91,10 +94,8 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         own = vocab.get("specials") or {}
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
-        steps = list(config.get("transforms") or [])
         if not options.segmenters:
-            found = _segmenters_of(path, steps, config.get("transforms_configs"))
-            options = replace(options, segmenters=found)
+            options = replace(options, segmenters=_segmenters_of(path, config))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{path}: damaged, or holds no encoder and decoder of Eole") from None
     end = special[EOS_ID]
@@ -103,13 +104,13 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
             f"{path}: {end} has two ids; Eole trains with the source's, so translations never end"
         )
     settings = {**_settings_of(listing, sides), "dropout": dropout}
-    others = [str(step) for step in steps if step not in (*_SEGMENTERS, *_OF_TRAINING)]
-    if others:
-        console.warning(f"{path}: its text went through {', '.join(others)}, which nmt leaves out")
+    for file in options.segmenters:
+        if not file.exists():
+            raise DataError(f"{file}: no such file; copy it there, or give --vocab")
     tensors = read_safetensors(sorted(path.glob("model.*.safetensors")))
     if settings["share_embeddings"] and "src_emb.embeddings.weight" in tensors:
         tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
-    return import_parts(
+    card = import_parts(
         path,
         out,
         options,
@@ -119,6 +120,8 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         special=special,
         names=_RENAMED,
     )
+    warn_of_steps(path, config, options.segmenters)
+    return card
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,11 +174,12 @@ def _is_one(name: str, tensor: Tensor) -> bool:
     return name.endswith(".layer_scalar") and bool((tensor == 1).all())
 
 
-def _segmenters_of(folder: Path, steps: Sequence[str], options: Any) -> list[Path]:
-    """Return the models or codes of a folder that have segmented text, if it has any."""
+def _segmenters_of(folder: Path, config: Mapping[str, Any]) -> list[Path]:
+    """Return the models or codes in the folder that have segmented text, if settings name any."""
     found = []
-    for step in filter(_SEGMENTERS.__contains__, steps):
-        check_can_be_ours(folder / CONFIG, options[step], _ONLY_SEGMENTED)
-        names = [options[step].get(f"{side}_subword_model") for side in ("src", "tgt")]
+    for step in filter(SEGMENTERS.__contains__, config.get("transforms") or ()):
+        options = config["transforms_configs"][step]
+        check_can_be_ours(folder / CONFIG, options, _ONLY_SEGMENTED)
+        names = [options.get(f"{side}_subword_model") for side in ("src", "tgt")]
         found = [folder / Path(name).name for name in names if name]
-    return found if all(path.exists() for path in found) else []
+    return found

@@ -8,6 +8,7 @@ them, lines are the model's subwords, parted by spaces.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ _SPECIAL = {BOS_ID: 0, PAD_ID: 1, EOS_ID: 2, UNK_ID: 3}
 _NAMES = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 _OVERWRITE = "#fairseq:overwrite"
 
+# Not transformer_unidirectional and transformer_monotonic, whose encoders do not see what follows.
+_ARCHITECTURE = re.compile(r"transformer(?!.*(unidirectional|monotonic)).*")
 # What our Transformer cannot be, by the usual values. A setting that is not there has one of them.
 _ONLY: dict[str, tuple[object, ...]] = {
     "no_token_positional_embeddings": (False,),
@@ -44,6 +47,8 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "cross_self_attention": (False,),
     "no_cross_attention": (False,),
     "no_decoder_final_norm": (False,),
+    "encoder_unidirectional": (False,),
+    "simul_type": (None, ""),
     "quant_noise_pq": (0,),
     "encoder_layers_to_keep": (None, ""),
     "decoder_layers_to_keep": (None, ""),
@@ -79,10 +84,9 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     named = renamed(content["model"], _RENAMED)
     weights = Weights(checkpoint, named, named.__getitem__)
     paths = [_dictionary_of(checkpoint, lang, settings) for lang in options.langs]
-    sides = [
-        Dictionary(path, weights.with_all_rows(path, _subwords(path), table), _SPECIAL)
-        for path, table in zip(paths, EMBEDDINGS, strict=False)
-    ]
+    sides = [Dictionary(path, _subwords(path), _SPECIAL) for path in paths]
+    for side, table in zip(sides, EMBEDDINGS, strict=False):
+        weights.check_rows(side.path, max(side.texts) + 1, table)
     src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_all_embeddings")))
     config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
@@ -121,7 +125,7 @@ def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         settings = {**of_part, **settings}
     # The task's own name stands before that of the model, of the same key.
     names = settings.get("task" if len(parts) == 1 else "_name"), settings.get("arch")
-    if names[0] != "translation" or not str(names[1]).startswith("transformer"):
+    if names[0] != "translation" or not _ARCHITECTURE.fullmatch(str(names[1])):
         raise UsageError(
             f"{path}: is a {names[1]} for the task {names[0]}; nmt imports transformers for the "
             "task translation"

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.config.model_config import TransformerConfig
 from nmt.config.recipes import model_config_from
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
+from nmt.interchange.importers.huggingface_settings import read_json
 from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS, first_input
 from nmt.models.tensor_file import SafetensorsFile
 from nmt.system.files import UnchangedFile
@@ -195,11 +195,11 @@ class Weights:
             )
         return {rows - 1: f"<row {rows - 1}>", **texts}
 
-    def check_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> None:
-        """Check that a table has a row for each piece (DataError); see `with_all_rows`."""
-        if (rows := len(self.of(ours))) != len(texts):
+    def check_rows(self, path: Path, size: int, ours: str) -> None:
+        """Check that a table has as many rows as there are pieces (DataError)."""
+        if (rows := len(self.of(ours))) != size:
             raise DataError(
-                f"{path}: has {len(texts):,} pieces, but {self._path} has embeddings for {rows:,}"
+                f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
             )
 
     def positions(self) -> list[Tensor]:
@@ -213,14 +213,14 @@ class Weights:
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
                 raise DataError(
-                    f"{self._path}: {name} differs from {first}, with which {CONFIG} ties it"
+                    f"{self._path}: {name} differs from {first}, but its settings tie them"
                 )
 
     def _get(self, name: str) -> Tensor:
         self.unread.discard(name)
         if name not in self._names:
             raise DataError(
-                f"{self._path}: lacks {name}; it is cut short, or of another size than config.json"
+                f"{self._path}: lacks {name}; it is cut short, or smaller than its settings say"
             )
         weight = self._read(name)
         if not weight.is_floating_point():

@@ -97,7 +97,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         for path, text in zip(paths, texts, strict=True)
     ]
     for side, table in zip(sides, EMBEDDINGS, strict=False):
-        weights.check_rows(side.path, side.texts, table)
+        weights.check_rows(side.path, len(side.texts), table)
     is_joint = bool(model.get("tied_embeddings"))
     src, tgt = map_sides(sides, options, is_joint=is_joint, takes_apart=True)
     scaled = [bool(stack.get("scale")) for stack in stacks]
@@ -171,7 +171,7 @@ def _subwords(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
 def _moses_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the steps of Moses' scripts that JoeyNMT takes by itself (UsageError)."""
     if any(text.get("normalize") for text in texts):
-        console.notice(
+        console.warning(
             f"{path}: normalize is on: JoeyNMT applies NFKC, makes typographic quotes plain, and "
             "takes out spaces before punctuation; nmt does not, so do it with your text"
         )

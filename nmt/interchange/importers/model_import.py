@@ -37,6 +37,9 @@ _READS = re.compile(
 )
 _ADDS = re.compile(r"output|norm\.|outer")
 
+_SPACE = "\u2581"
+_MARKED = re.compile("@@$|\uffed")
+"""Marks of subwords inside a word, by subword-nmt and by pyonmttok."""
 WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
@@ -247,4 +250,11 @@ def write_imported(
             "see its configuration"
         )
     write_model(path, card, weights)
+    pieces = [*card.src_vocabulary.pieces, *card.tgt_vocabulary.pieces]
+    marked = list(filter(_MARKED.search, pieces))
+    if len(marked) > len(pieces) / 10:
+        console.warning(
+            f"{origin}: has subwords such as {marked[0].lstrip(_SPACE)}: lines must have them, and "
+            "so will translations; --vocab codes.bpe makes and joins them"
+        )
     return card

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
@@ -35,7 +36,10 @@ from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
 
 SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
-_STEP = re.compile(r".*_step_(\d+)\.pt")
+_STEP = re.compile(r"(.*)_step_(\d+)\.pt")
+SEGMENTERS = ("sentencepiece", "bpe")
+_OF_TRAINING = ("filtertoolong", "filtertooshort", "clean", "switchout", "tokendrop", "tokenmask")
+"""Transforms that translating leaves out."""
 
 # What our Transformer cannot be, by the usual values. A setting that is not there has the first.
 _ONLY: dict[str, tuple[object, ...]] = {
@@ -98,7 +102,7 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCar
     check_can_be_ours(checkpoint, settings, _ONLY)
     if settings.get("pos_ffn_activation_fn") == "silu":
         settings["pos_ffn_activation_fn"] = GATED
-    return import_parts(
+    card = import_parts(
         checkpoint,
         out,
         options,
@@ -108,6 +112,19 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCar
         special={**SPECIAL, BOS_ID: start},
         names=RENAMED,
     )
+    warn_of_steps(checkpoint, settings, options.segmenters)
+    return card
+
+
+def warn_of_steps(path: Path, settings: Mapping[str, Any], segmenters: Sequence[Path]) -> None:
+    """Name the transforms of text, of all corpora, that nmt leaves out."""
+    corpora = settings.get("data")
+    parts = [settings, *(corpora.values() if isinstance(corpora, dict) else ())]
+    found = [part.get("transforms") for part in parts if isinstance(part, dict)]
+    steps = dict.fromkeys(str(step) for part in found if isinstance(part, list) for step in part)
+    done = {*_OF_TRAINING, *(SEGMENTERS if segmenters else ())}
+    if others := [step for step in steps if step not in done]:
+        console.warning(f"{path}: its text went through {', '.join(others)}, which nmt leaves out")
 
 
 def import_parts(
@@ -133,10 +150,9 @@ def import_parts(
     texts = [dict(enumerate(map(str, side))) for side in listed]
     ids = _special_ids(path, texts, special)
     weights = _weights_of(path, settings, tensors, names)
-    sides = [
-        Dictionary(path, weights.with_all_rows(path, of_side, table), of_special)
-        for of_side, of_special, table in zip(texts, ids, EMBEDDINGS, strict=False)
-    ]
+    sides = [Dictionary(path, *of_side) for of_side in zip(texts, ids, strict=True)]
+    for side, table in zip(sides, EMBEDDINGS, strict=False):
+        weights.check_rows(path, len(side.texts), table)
     src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_embeddings")))
     config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
     # Only embeddings to which sinusoids are added are multiplied by a root.
@@ -146,11 +162,15 @@ def import_parts(
 
 
 def _checkpoint_of(folder: Path) -> Path:
-    """Return the newest checkpoint of a folder."""
-    found = [path for path in folder.glob("*.pt") if _STEP.fullmatch(path.name)]
+    """Return the newest checkpoint of a folder; DataError if it has none, or those of two runs."""
+    steps = [one for path in folder.iterdir() if (one := _STEP.fullmatch(path.name))]
+    found = sorted((one[1], int(one[2]), one[0]) for one in steps)
     if not found:
         raise DataError(f"{folder}: has no checkpoint such as model_step_1000.pt; name the file")
-    return max(found, key=lambda path: int(_STEP.sub(r"\1", path.name)))
+    run, _, name = found[-1]
+    if found[0][0] != run:
+        raise DataError(f"{folder}: has checkpoints of {found[0][0]} and {run}; name the file")
+    return folder / name
 
 
 def _check_version(checkpoint: Path) -> None:
@@ -168,7 +188,8 @@ def _check_version(checkpoint: Path) -> None:
 
 def _tensors_of(path: Path, content: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the weights, which a checkpoint has in two parts, or in files beside it."""
-    beside = sorted(path.parent.glob(f"{path.stem}*.safetensors"))
+    of_step = re.compile(rf"{re.escape(path.stem)}(\.\d+)?\.safetensors")
+    beside = sorted(file for file in path.parent.iterdir() if of_step.fullmatch(file.name))
     if content.get("model"):
         generator = content.get("generator") or {}
         return {**content["model"], **{f"generator.{k}": v for k, v in generator.items()}}
@@ -178,8 +199,13 @@ def _tensors_of(path: Path, content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def read_safetensors(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the weights of files, by name."""
-    return {name: file.read(name) for file in map(SafetensorsFile, paths) for name in file.names}
+    """Return the weights of files, by name; DataError if two have one of the same name."""
+    tensors = dict[str, Tensor]()
+    for file in map(SafetensorsFile, paths):
+        if twice := tensors.keys() & set(file.names):
+            raise DataError(f"{file.path}: has {min(twice)}, and so has another file beside it")
+        tensors |= {name: file.read(name) for name in file.names}
+    return tensors
 
 
 def _special_ids(

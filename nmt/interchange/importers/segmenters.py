@@ -23,6 +23,14 @@ from nmt.system.files import read_file
 
 _SPACE = "\u2581"
 _MANY = 0.1  # of the subwords
+_FEWEST = 0.65
+"""Of the subwords of a dictionary, which its own segmenter makes.
+
+Of models with 1,000 and 8,000 pieces of English, German, French, Chinese and Japanese, the right
+one makes 93 to 100 %: others are characters that it has not learnt. That of another language makes
+48 % at most, unigrams instead of BPE 41 to 60 % (79 % in Chinese), and codes of spaces marked
+otherwise 17 %. A larger model of the same language and kind makes over 90 %, so it is not noticed.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,15 @@ class ImportOptions:
 
         path: of the model, for messages.
         named: source and target, if the files say so.
-        UsageError if nobody names them.
+        UsageError if nobody names them, or if the model translates the other way.
         """
         src, tgt = (one or other for one, other in zip(self.langs, named or ("", ""), strict=True))
         if not (src and tgt and isinstance(src, str) and isinstance(tgt, str)):
             raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
+        if named and named[0] != named[1] and (src == named[1] or tgt == named[0]):
+            raise UsageError(
+                f"{path}: translates {named[0]} to {named[1]}; leave out --src and --tgt"
+            )
         return replace(self, langs=(src, tgt))
 
 
@@ -75,8 +87,12 @@ def map_sides(
     takes_apart: whether subwords that a dictionary lacks are taken apart. Otherwise they are
         unknown.
     controls: the pieces that are never text, such as tags.
-    DataError if a segmenter is none. UsageError if there are too few.
+    DataError if a segmenter is none. UsageError if there are too few, if one is not that of
+    the dictionary, or if steps of Moses lack what they are a part of.
     """
+    for step in ("escape", "aggressive"):
+        if step in options.moses and "tokenize" not in options.moses:
+            raise UsageError(f"--moses-{step} is a part of --moses-tokenize; add it")
     (src, tgt), segmenters = sides, options.segmenters
     given = [segmenters[0], segmenters[-1]] if segmenters else [None, None]
     are_pieces = [one is not None and not is_bpe_codes(read_file(one)) for one in given]
@@ -96,11 +112,29 @@ def map_sides(
             _map_subwords(side, segmenter, controls, takes_apart=takes_apart)
             for side, segmenter in zip(sides, given, strict=True)
         ]
+    for side, mapping, segmenter in zip(sides, mappings, given, strict=True):
+        if segmenter is not None:
+            _check_segmenter(side.path, mapping, segmenter)
     with_rules = [
         replace(one, vocabularies=tuple(Vocabulary(each.model, rules) for each in one.vocabularies))
         for one, rules in zip(mappings, moses_rules(options.langs, options.moses), strict=True)
     ]
     return with_rules[0], with_rules[1]
+
+
+def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) -> None:
+    """Check that a segmenter makes the subwords of a dictionary (UsageError)."""
+    start, end = len(SPECIAL), mapping.vocabularies[0].known
+    pieces = (PieceModel.read(one.model).pieces[start:end] for one in mapping.vocabularies)
+    kinds = [
+        {piece.kind for piece in of_id} - {Kind.CONTROL} for of_id in zip(*pieces, strict=True)
+    ]
+    count, made = len(kinds) - kinds.count(set()), sum(not kind <= {Kind.UNUSED} for kind in kinds)
+    if made < _FEWEST * count:
+        raise UsageError(
+            f"{segmenter}: makes only {made:,} of the {count:,} subwords of {path}; is it that of "
+            "the other side, or of another model?"
+        )
 
 
 def _map_subwords(

@@ -99,7 +99,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     special = {id_: id_ for id_ in _SPECIAL.values()}
     sides = [Dictionary(path, _subwords(path), special) for path in paths]
     for side, table in zip(sides, EMBEDDINGS, strict=False):
-        weights.check_rows(side.path, side.texts, table)
+        weights.check_rows(side.path, len(side.texts), table)
     tying = settings.get("weight_tying_type", "src_trg_softmax")
     src, tgt = map_sides(sides, options, is_joint=tying.startswith("src_trg"))
     base = TransformerConfig(

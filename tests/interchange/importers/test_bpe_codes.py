@@ -68,7 +68,7 @@ def test_subwords_that_a_dictionary_lacks_are_taken_apart_or_unknown() -> None:
     merges = learned_merges(WORDS, 60)
     of_words = [list(as_written(merged(word, merges))) for word in WORDS]
     frequent = sorted({part for parts in of_words for part in parts if len(part) != 3} - {"Hund@@"})
-    listed = [*frequent, "madeupword0000"]
+    listed = [*frequent, "madeupword0000", "@@"]
     vocabulary = Vocabulary(model_of_codes(codes(merges), listed))
     in_halves = {a + b: (a, b) for a, b in merges}
 

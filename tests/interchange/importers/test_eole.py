@@ -83,6 +83,8 @@ def test_a_missing_file_is_named(nmt: Nmt, tmp_path: Path) -> None:
     (folder / "vocab.json").unlink()
     words = ("import", "eole", folder, tmp_path / "out.safetensors", *LANGS)
     assert "vocab.json" in nmt(*words).refusal(1)
+    # The configuration names it.
+    assert str(APART / "spm.en.model") in nmt(*words[:2], APART, *words[3:]).refusal(1)
 
 
 def test_a_folder_that_was_not_imported_is_told_from_one_of_hugging_face(nmt: Nmt) -> None:
@@ -123,7 +125,10 @@ def test_the_folder_segments_text_itself(nmt: Nmt, tmp_path: Path) -> None:
 
 
 def test_a_step_that_nmt_leaves_out_is_named(nmt: Nmt, tmp_path: Path) -> None:
-    folder = changed(tmp_path, SHARED, lambda config: config.update(transforms=["docify", "clean"]))
+    def add(config: Values) -> None:
+        config["data"]["corpus"]["transforms"] = ["docify", "clean"]
+
+    folder = changed(tmp_path, SHARED, add)
     answer = nmt("import", "eole", folder, tmp_path / "out.safetensors", *LANGS).succeeded()
     assert "docify" in answer.stderr
     assert "clean" not in answer.stderr

@@ -32,7 +32,8 @@ def equal(ours: str, theirs: list[str]) -> int:
 
 def test_lines_are_subwords_without_a_segmenter(nmt: Nmt, tmp_path: Path) -> None:
     out = tmp_path / "model.safetensors"
-    nmt("import", "fairseq", HERE / "post", out, *LANGS).succeeded()
+    done = nmt("import", "fairseq", HERE / "post", out, *LANGS).succeeded()
+    assert "--vocab codes.bpe" in done.stderr
     done = nmt("translate", out, *ALONE, stdin=b"A@@ n@@ na xyz</s> .\n")
     subwords = {line.split()[0] for line in lines_of(HERE / "post" / "dict.de.txt")}
     assert done.succeeded().stdout.split()
@@ -89,8 +90,16 @@ def setting(name: str, value: object) -> Change:
         (setting("decoder_ffn_embed_dim", 256), 2, "ffn_embed_dim"),
         (setting("decoder_normalize_before", True), 2, "normalize_before"),
         (setting("arch", "lightconv"), 2, "lightconv"),
+        (setting("arch", "transformer_monotonic_iwslt_de_en"), 2, "transformer_monotonic"),
+        (setting("simul_type", "waitk"), 2, "simul_type"),
+        (setting("encoder_unidirectional", True), 2, "encoder_unidirectional"),
         (setting("activation_fn", "tanh"), 2, "tanh"),
         (lambda content: content["cfg"]["task"].update(_name="denoising"), 2, "denoising"),
+        (
+            lambda content: content["cfg"]["task"].update(source_lang="de", target_lang="en"),
+            2,
+            "translates de to en",
+        ),
         (lambda content: content.pop("cfg"), 1, "no settings"),
         (lambda content: content.pop("model"), 1, "no model"),
         (lambda content: content["model"].pop("encoder.layers.0.fc1.weight"), 1, "lacks "),
@@ -152,11 +161,17 @@ def test_what_is_missing_is_named(nmt: Nmt, tmp_path: Path) -> None:
     shutil.copytree(HERE / "pre", folder)
     words = ("import", "fairseq", folder, out)
     assert "spm.model" in nmt(*words, *LANGS).refusal(2)
-    (folder / "dict.de.txt").unlink()
+    dictionary = folder / "dict.de.txt"
+    listed = dictionary.read_text(encoding="utf-8")
+    dictionary.write_text(listed.partition("\n")[2], encoding="utf-8")
+    assert "dict.de.txt: has 287 pieces" in nmt(*words, *SEGMENTED["pre"], *LANGS).refusal(1)
+    dictionary.unlink()
     assert "dict.de.txt: no such file" in nmt(*words, *LANGS).refusal(1)
     (folder / "checkpoint_last.pt").rename(folder / "a.pt")
     shutil.copy(folder / "a.pt", folder / "b.pt")
     assert "has a.pt, b.pt; name the checkpoint" in nmt(*words, *LANGS).refusal(1)
+    alone = (*LANGS, *SEGMENTED["post"][:2], "--moses-escape")
+    assert "--moses-tokenize" in nmt("import", "fairseq", HERE / "post", out, *alone).refusal(2)
     codes = (
         *LANGS,
         "--vocab",

@@ -59,6 +59,7 @@ def of_text(name: str, value: object) -> Change:
         (of_text("tokenizer_type", "other"), 2, "tokenizer_type"),
         (of_text("lang", False), 2, "give --src and --tgt"),
         (of_text("lowercase", True), 2, "differ in lowercase"),
+        (of_text("lang", None), 2, "--src and --tgt"),
         (
             lambda config, _: config["data"].update(special_symbols={"sep_token": "<sep>"}),
             2,
@@ -151,5 +152,5 @@ def test_what_is_missing_is_named(nmt: Nmt, tmp_path: Path, name: str) -> None:
 
 def test_rules_that_nmt_does_not_have_are_told(nmt: Nmt, tmp_path: Path) -> None:
     folder = changed(tmp_path, "post", of_text("normalize", True))
-    done = nmt("import", "joeynmt", folder, tmp_path / "out.safetensors").succeeded()
+    done = nmt("import", "joeynmt", folder, tmp_path / "out.safetensors", "--quiet").succeeded()
     assert "normalize is on" in done.stderr

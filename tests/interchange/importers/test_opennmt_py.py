@@ -54,6 +54,7 @@ def setting(name: str, value: object) -> Callable[[Content], object]:
         # It is SwiGLU there, for which this model lacks a factor.
         (setting("pos_ffn_activation_fn", "silu"), 1, "feed_forward.inner"),
         (lambda content: content["vocab"]["tgt"].remove("</s>"), 2, "</s>"),
+        (lambda content: content["vocab"]["src"].pop(), 1, "has 455 pieces"),
         (lambda content: content.pop("vocab"), 1, "no model of OpenNMT-py 3"),
         (lambda content: content.pop("model"), 1, "no weights"),
         (lambda content: content["model"].popitem(), 1, "lacks "),
@@ -93,6 +94,12 @@ def test_objects_of_version_2_are_refused(
     assert "version 2" in nmt(*words).refusal(2)
 
 
+def test_a_step_that_nmt_leaves_out_is_named(nmt: Nmt, tmp_path: Path) -> None:
+    folder = changed(tmp_path, setting("transforms", ["prefix", "bpe", "filtertoolong"]))
+    answer = nmt("import", "opennmt-py", folder, tmp_path / "out.safetensors", *LANGS).succeeded()
+    assert "prefix, bpe," in answer.stderr
+
+
 def test_languages_must_be_named(nmt: Nmt, tmp_path: Path) -> None:
     out = tmp_path / "out.safetensors"
     assert "--src and --tgt" in nmt("import", "opennmt-py", SHARED, out).refusal(2)
@@ -105,13 +112,17 @@ def test_weights_may_be_in_a_file_beside(nmt: Nmt, tmp_path: Path) -> None:
         save_file(weights, tmp_path / "weights")
 
     folder = changed(tmp_path, move)
-    (tmp_path / "weights").rename(folder / NAME.replace(".pt", ".00.safetensors"))
+    beside = (tmp_path / "weights").rename(folder / NAME.replace(".pt", ".00.safetensors"))
+    (folder / NAME.replace(".pt", "0.safetensors")).write_bytes(b"of another step")
     models = tmp_path / "apart.safetensors", tmp_path / "together.safetensors"
     for source, out in zip((folder, SHARED), models, strict=True):
         nmt("import", "opennmt-py", source, out, *LANGS).succeeded()
     apart, together = (dict(load_model(path)[0].named_parameters()) for path in models)
     assert apart.keys() == together.keys()
     assert all(torch.equal(apart[name], together[name]) for name in apart)
+    other = shutil.copy(beside, folder / NAME.replace(".pt", ".01.safetensors"))
+    words = ("import", "opennmt-py", folder, tmp_path / "twice.safetensors", *LANGS)
+    assert str(other) in nmt(*words).refusal(1)
 
 
 def test_the_newest_checkpoint_of_a_folder_is_read(nmt: Nmt, tmp_path: Path) -> None:
@@ -123,9 +134,12 @@ def test_the_newest_checkpoint_of_a_folder_is_read(nmt: Nmt, tmp_path: Path) -> 
     config = read_card(out).config
     assert isinstance(config, TransformerConfig)
     assert not config.source_end
+    words = ("import", "opennmt-py", folder, tmp_path / "other.safetensors", *LANGS)
+    shutil.copy(SHARED / NAME, folder / "another_step_1.pt")
+    assert "another and model" in nmt(*words).refusal(1)
+    (folder / "another_step_1.pt").unlink()
     (folder / NAME).rename(folder / "model.pt")
     (folder / "model_step_900.pt").unlink()
-    words = ("import", "opennmt-py", folder, tmp_path / "other.safetensors", *LANGS)
     assert "name the file" in nmt(*words).refusal(1)
 
 

@@ -31,6 +31,7 @@ SEGMENTED = {
     "sockeye/pre": PIECES,
 }
 """By folder: what segments its text, unless its files say so."""
+WRONG = {"the other side": (*PIECES[2:], *PIECES[:2]), "another kind": CODES}
 BY_LENGTH = ("--length-penalty", "1", "--length-penalty-form", "power", "--max-extra-tokens", "200")
 
 
@@ -80,3 +81,15 @@ def equal_lines(nmt: Nmt, imported: tuple[Path, Path], beam: str, expected: str)
     theirs = lines_of(folder / expected)
     assert len(ours) == len(theirs) == 200
     return sum(map(str.__eq__, ours, theirs))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("folder", [name for name in SEGMENTED if name.endswith(("pre", "apart"))])
+def test_a_segmenter_of_another_model_is_refused(
+    nmt: Nmt, tmp_path: Path, folder: str, wrong: str
+) -> None:
+    form, out = folder.partition("/")[0].replace("_", "-"), tmp_path / "model.safetensors"
+    words = ("--src", "en", "--tgt", "de", *WRONG[wrong])
+    answer = nmt("import", form, HERE / folder, out, *words)
+    assert str(WRONG[wrong][1]) in answer.refusal(2)
+    assert not out.exists()
