@@ -101,7 +101,7 @@ def import_(
 
         if vocab:
             raise UsageError("--vocab has no meaning for huggingface; leave it out")
-        card = import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
+        import_huggingface(source, target, src_lang=src, tgt_lang=tgt, positions=positions)
     else:
         from nmt.interchange.importers.segmenters import ImportOptions
 
@@ -122,11 +122,7 @@ def import_(
         else:
             from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
 
-        card = import_other(source, target, ImportOptions((src or "", tgt or ""), vocab, moses))
-    pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
-    count = len(card.languages.pieces) if card.languages is not None else 0
-    known = f", with a choice of {count} languages" if count else ""
-    console.notice(f"{out}: {source}, {pair}{known}, {len(card.tgt_vocabulary):,} pieces")
+        import_other(source, target, ImportOptions((src or "", tgt or ""), vocab, moses))
     if compared:
         _compare(target, *compared)
 

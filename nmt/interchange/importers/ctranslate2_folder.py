@@ -40,7 +40,7 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.models.base import BARRED
-from nmt.models.model_file import CARD, ModelCard, read_card
+from nmt.models.model_file import CARD, read_card
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 from nmt.system.files import parse_json, read_file
 
@@ -126,8 +126,8 @@ class _Side(NamedTuple):
     texts: dict[int, str]
 
 
-def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a model of CTranslate2 as a model file, and return its card.
+def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a model of CTranslate2 as a model file.
 
     path: its folder, or that of a package of Argos Translate, unpacked.
     options: without segmenters, those that lie beside the model are taken.
@@ -178,7 +178,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> ModelCa
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
-    return write_imported(out, weights.path, foreign, read, unread)
+    write_imported(out, weights.path, foreign, read, unread)
 
 
 def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:

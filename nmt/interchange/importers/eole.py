@@ -27,7 +27,6 @@ from nmt.interchange.importers.opennmt_py import (
     warn_of_steps,
 )
 from nmt.interchange.importers.segmenters import ImportOptions
-from nmt.models.model_file import ModelCard
 
 _FILES = (CONFIG, "vocab.json", "model.00.safetensors")
 _SPECIAL = {PAD_ID: "pad_token", UNK_ID: "unk_token", EOS_ID: "eos_token"}
@@ -74,8 +73,8 @@ _EPSILON = 1e-5
 _ONLY_SEGMENTED = dict.fromkeys(("src_vocab_threshold", "tgt_vocab_threshold"), (0,))
 
 
-def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a folder as a model file, and return its card.
+def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a folder as a model file.
 
     options: without segmenters, those that the folder has are taken.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
@@ -110,7 +109,7 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     tensors = read_safetensors(sorted(path.glob("model.*.safetensors")))
     if settings["share_embeddings"] and "src_emb.embeddings.weight" in tensors:
         tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
-    card = import_parts(
+    import_parts(
         path,
         out,
         options,
@@ -121,7 +120,6 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         names=_RENAMED,
     )
     warn_of_steps(path, config, options.segmenters)
-    return card
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

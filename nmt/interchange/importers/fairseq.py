@@ -28,7 +28,6 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.programs import FIRST_POSITION
-from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
 
 _SPECIAL = {BOS_ID: 0, PAD_ID: 1, EOS_ID: 2, UNK_ID: 3}
@@ -66,8 +65,8 @@ _RENAMED = {
 }
 
 
-def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a checkpoint as a model file, and return its card.
+def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a checkpoint as a model file.
 
     path: the checkpoint, or the folder that holds it.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
@@ -97,7 +96,7 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> ModelCard:
         return weight[FIRST_POSITION:] if name.endswith("_positions.weight") else weight
 
     model = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
-    return write_imported(out, checkpoint, model, read, weights.unread)
+    write_imported(out, checkpoint, model, read, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

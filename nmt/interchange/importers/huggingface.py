@@ -21,13 +21,12 @@ from nmt.interchange.importers.huggingface_settings import (
 from nmt.interchange.importers.m2m100 import choose_languages, read_m2m100
 from nmt.interchange.importers.marian_mt import languages_of, read_marian_mt
 from nmt.interchange.importers.model_import import write_imported
-from nmt.models.model_file import ModelCard
 
 
 def import_huggingface(
     folder: Path, out: Path, *, src_lang: str | None, tgt_lang: str | None, positions: str | None
-) -> ModelCard:
-    """Write a folder's model as a model file, and return its card.
+) -> None:
+    """Write a folder's model as a model file.
 
     positions: the formula of sinusoids of a `MarianMTModel`, `marian` or `huggingface`; None:
         Hugging Face's if `nmt export` has written the folder with it. Else Marian's, because Marian
@@ -49,7 +48,7 @@ def import_huggingface(
     check_search(folder, model.tgt.produced())
     longest = _max_src_tokens(folder, hf_config)
     model = replace(model, langs=langs, max_src_tokens=longest)
-    return write_imported(out, folder, model, weights.of, weights.unread)
+    write_imported(out, folder, model, weights.of, weights.unread)
 
 
 def _max_src_tokens(folder: Path, hf_config: Config) -> int:

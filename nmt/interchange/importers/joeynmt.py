@@ -26,7 +26,6 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
-from nmt.models.model_file import ModelCard
 from nmt.system.files import read_file
 
 _SPECIAL = {UNK_ID: 0, PAD_ID: 1, BOS_ID: 2, EOS_ID: 3}
@@ -69,8 +68,8 @@ _RENAMED = {
 }
 
 
-def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a checkpoint as a model file, and return its card.
+def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a checkpoint as a model file.
 
     path: the folder of a model, or a checkpoint in it.
     options: what it does not say is taken from the configuration.
@@ -118,7 +117,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     if not isinstance(longest, int) or longest < 1:
         longest = ForeignModel.max_src_tokens
     foreign = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
-    return write_imported(out, checkpoint, foreign, weights.of, weights.unread)
+    write_imported(out, checkpoint, foreign, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

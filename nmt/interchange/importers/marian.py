@@ -44,7 +44,6 @@ from nmt.interchange.importers.segmenters import ImportOptions
 from nmt.interchange.importers.yaml_settings import settings_in
 from nmt.interchange.marian_binary import SUFFIX, BinaryArrays
 from nmt.interchange.programs import MARIAN_EPSILON
-from nmt.models.model_file import ModelCard
 from nmt.system.files import open_file, read_file
 
 OPTIONS = "special:model.yml"
@@ -105,8 +104,8 @@ _TABLES = {
 }
 
 
-def import_marian(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a model of Marian as a model file, and return its card.
+def import_marian(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a model of Marian as a model file.
 
     path: `model.npz` or `model.bin`, or the `decoder.yml` that names it, or their folder.
     options: a segmenter is a SentencePiece model or a list of pieces; if there is none, those that
@@ -124,9 +123,7 @@ def import_marian(path: Path, out: Path, options: ImportOptions) -> ModelCard:
             f"{script}: is not run; if it replaces punctuation, do the same with your text"
         )
     foreign = ForeignModel(config, src, tgt, options.langs, languages=tags_of(src.vocabularies[0]))
-    return write_imported(
-        out, model, foreign, lambda name: weights.of(name, config), weights.unread
-    )
+    write_imported(out, model, foreign, lambda name: weights.of(name, config), weights.unread)
 
 
 def _listing_of(folder: Path) -> Path:

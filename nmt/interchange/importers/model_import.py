@@ -182,8 +182,8 @@ def write_imported(
     model: ForeignModel,
     read: Callable[[str], Tensor],
     unread: Collection[str],
-) -> ModelCard:
-    """Write the model file, and return its card.
+) -> None:
+    """Write the model file, and say what it holds.
 
     origin: what is imported, for messages.
     read: returns a foreign weight by our name for it, with foreign ids as rows, and with the
@@ -250,6 +250,10 @@ def write_imported(
             "see its configuration"
         )
     write_model(path, card, weights)
+    pair = " to ".join(lang or "any language" for lang in (card.src_lang, card.tgt_lang))
+    count = len(card.languages.pieces) if card.languages is not None else 0
+    known = f", with a choice of {count} languages" if count else ""
+    console.notice(f"{path}: {origin}, {pair}{known}, {len(card.tgt_vocabulary):,} pieces")
     pieces = [*card.src_vocabulary.pieces, *card.tgt_vocabulary.pieces]
     marked = list(filter(_MARKED.search, pieces))
     if len(marked) > len(pieces) / 10:
@@ -257,4 +261,3 @@ def write_imported(
             f"{origin}: has subwords such as {marked[0].lstrip(_SPACE)}: lines must have them, and "
             "so will translations; --vocab codes.bpe makes and joins them"
         )
-    return card

@@ -32,7 +32,6 @@ from nmt.interchange.importers.model_import import (
     write_imported,
 )
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
-from nmt.models.model_file import ModelCard
 from nmt.models.tensor_file import SafetensorsFile
 
 SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
@@ -83,8 +82,8 @@ RENAMED = {
 }
 
 
-def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a checkpoint as a model file, and return its card.
+def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a checkpoint as a model file.
 
     path: the checkpoint, or the folder that holds it.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
@@ -102,7 +101,7 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCar
     check_can_be_ours(checkpoint, settings, _ONLY)
     if settings.get("pos_ffn_activation_fn") == "silu":
         settings["pos_ffn_activation_fn"] = GATED
-    card = import_parts(
+    import_parts(
         checkpoint,
         out,
         options,
@@ -113,7 +112,6 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> ModelCar
         names=RENAMED,
     )
     warn_of_steps(checkpoint, settings, options.segmenters)
-    return card
 
 
 def warn_of_steps(path: Path, settings: Mapping[str, Any], segmenters: Sequence[Path]) -> None:
@@ -137,8 +135,8 @@ def import_parts(
     *,
     special: Mapping[int, str],
     names: Mapping[str, str],
-) -> ModelCard:
-    """Write a model as a model file, and return its card.
+) -> None:
+    """Write a model as a model file.
 
     path: of what is imported, for messages.
     settings: as OpenNMT-py names them; our Transformer can be what they say of its parts.
@@ -158,7 +156,7 @@ def import_parts(
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
     model = ForeignModel(config, src, tgt, options.langs, unscaled=unscaled)
-    return write_imported(out, path, model, weights.of, weights.unread)
+    write_imported(out, path, model, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

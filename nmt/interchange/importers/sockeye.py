@@ -30,7 +30,6 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
 from nmt.interchange.importers.yaml_settings import read_settings
-from nmt.models.model_file import ModelCard
 from nmt.system.files import parse_json, read_file
 
 _SPECIAL = {"<pad>": PAD_ID, "<unk>": UNK_ID, "<s>": BOS_ID, "</s>": EOS_ID}
@@ -82,8 +81,8 @@ _RENAMED = {
 }
 
 
-def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
-    """Write a model as a model file, and return its card.
+def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
+    """Write a model as a model file.
 
     path: the folder of a model, or a file of parameters in it.
     DataError if a file is missing or damaged. UsageError if our Transformer cannot be this model,
@@ -112,7 +111,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> ModelCard:
     order = interleaved(config.d_model)  # its sines come before its cosines, and ours take turns
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
     model = ForeignModel(config, src, tgt, options.langs, max(1, longest - 1), order=order)
-    return write_imported(out, parameters, model, weights.of, weights.unread)
+    write_imported(out, parameters, model, weights.of, weights.unread)
 
 
 def _sides_of(path: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

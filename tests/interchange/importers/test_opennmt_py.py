@@ -130,7 +130,8 @@ def test_the_newest_checkpoint_of_a_folder_is_read(nmt: Nmt, tmp_path: Path) -> 
     folder.mkdir()
     (folder / "model_step_900.pt").write_bytes(b"damaged")
     shutil.copy(SHARED / NAME, folder)
-    nmt("import", "opennmt-py", folder, out, *LANGS).succeeded()
+    done = nmt("import", "opennmt-py", folder, out, *LANGS).succeeded()
+    assert f"{folder / NAME}, en to de" in done.stderr
     config = read_card(out).config
     assert isinstance(config, TransformerConfig)
     assert not config.source_end
