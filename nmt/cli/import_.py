@@ -24,6 +24,7 @@ _SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "joeynmt
 """Whose models may not say what has segmented their text."""
 _FORMATS = ("huggingface", "marian", *_SEGMENTED_ELSEWHERE)
 _MOST_SHOWN = 3  # lines that differ
+_LONGEST = 250  # tokens
 
 
 def import_(
@@ -149,7 +150,11 @@ def _compare(model: Path, sources: list[str], outputs: list[str]) -> None:
     from nmt.search.options import SearchOptions
     from nmt.translate.translator import Translator
 
-    found = Translator.load(model, SearchOptions(beam_size=1, no_guard=True)).translate(sources)
+    # The limit of other toolkits, which lines of words that repeat themselves run to.
+    options = SearchOptions(
+        beam_size=1, no_guard=True, no_copy=True, max_extra_tokens=_LONGEST, max_tokens=_LONGEST
+    )
+    found = Translator.load(model, options).translate(sources)
     lines = [(one.text, other.rstrip("\r")) for one, other in zip(found, outputs, strict=True)]
     differ = [number for number, (ours, theirs) in enumerate(lines) if ours != theirs]
     console.print_row(f"{len(lines) - len(differ):,} of {len(lines):,} lines equal")

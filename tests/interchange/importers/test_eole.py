@@ -17,6 +17,7 @@ from nmt.models.model_file import read_card
 HERE = Path(__file__).parent
 SHARED, APART = HERE / "eole" / "shared", HERE / "eole" / "apart"
 LANGS = ("--src", "en", "--tgt", "de")
+CODES = ("--vocab", HERE / "fairseq" / "post" / "codes.bpe", "--moses-tokenize")
 Values = dict[str, Any]
 
 
@@ -34,6 +35,21 @@ def changed(
 def setting(part: str, name: str, value: object) -> Callable[[Values], object]:
     """A change of a part of the model."""
     return lambda config: config["model"][part].__setitem__(name, value)
+
+
+def test_lines_that_never_end_are_compared_as_far_as_others_write_them(
+    nmt: Nmt, tmp_path: Path
+) -> None:
+    names = ("source.txt", "output.txt")
+    pairs = zip(*((SHARED / name).read_text().splitlines() for name in names), strict=True)
+    longest = sorted(pairs, key=lambda pair: len(pair[1]))[-3:]
+    assert all(len(output) > 2 * len(source) for source, output in longest)
+    files = [tmp_path / name for name in names]
+    for file, lines in zip(files, zip(*longest, strict=True), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines))
+    words = ("import", "eole", SHARED, tmp_path / "out.safetensors", *LANGS, *CODES)
+    done = nmt(*words, "--check", f"{files[0]},{files[1]}")
+    assert done.succeeded().stdout == "3 of 3 lines equal\n"
 
 
 @pytest.mark.parametrize(
