@@ -533,7 +533,10 @@ def _translating(
     if text.teacher_command is not None:
         return [_Part(partial(ask_command, work, text.teacher_command), lists.exists)]
     if text.translations is not None:
-        return [_Part(partial(take_translations, work, text.translations), lists.exists)]
+        is_by_score = text.criterion == SCORE and not text.score_command
+        needs_scores = is_by_score and text.min_score is not None
+        take = partial(take_translations, work, text.translations, needs_scores=needs_scores)
+        return [_Part(take, lists.exists)]
     (model, *others), card = teacher.models, teacher.card
     assert card is not None
     parts, engine = list[_Part](), model

@@ -162,10 +162,11 @@ def ask_command(work: Path, command: str) -> None:
     _write_lists(work / "lists", (Entry(line, text, 0.0) for line, text in enumerate(texts)))
 
 
-def take_translations(work: Path, path: Path) -> None:
+def take_translations(work: Path, path: Path, *, needs_scores: bool) -> None:
     """Write `lists`, by a file of translations; DataError if they are not those of `source`.
 
     path: in any order of the scores.
+    needs_scores: whether to refuse plain lines, which have none.
     """
     entries = read_translations(stream(path, _UTF8), str(path))
     source = _lines(work / "source")
@@ -176,7 +177,16 @@ def take_translations(work: Path, path: Path) -> None:
         for _, of_line in by_line
         for entry in sorted(of_line, key=attrgetter("score"), reverse=True)
     )
-    _write_lists(work / "lists", ranked)
+    _write_lists(work / "lists", _with_scores(ranked, path) if needs_scores else ranked)
+
+
+def _with_scores(entries: Iterable[Entry], path: Path) -> Iterator[Entry]:
+    has_scores = False
+    for entry in entries:
+        has_scores |= entry.score != 0.0
+        yield entry
+    if not has_scores:
+        raise DataError(f"{path}: has no scores; leave out --min-score")
 
 
 def score_lists(work: Path, command: str) -> None:

@@ -151,19 +151,28 @@ def test_a_command_scores_each_translation(source: Path) -> None:
 def test_translations_of_other_lines_are_refused(source: Path, content: str, said: str) -> None:
     (source / "out.de").write_text(content)
     with pytest.raises(DataError, match=rf"out\.de.*{said}"):
-        take_translations(source, source / "out.de")
+        take_translations(source, source / "out.de", needs_scores=False)
     assert not (source / "lists").exists()
 
 
 def test_translations_of_a_file_become_lists(source: Path) -> None:
     (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-3\tA\nH-0\t-2\ta\nH-1\t-1\t\n")
-    take_translations(source, source / "out.de")
+    take_translations(source, source / "out.de", needs_scores=False)
     assert lists_of(source) == [
         "0 ||| a ||| -2.000000",
         "0 ||| A ||| -3.000000",
         "1 |||  ||| -1.000000",
         "2 ||| c ||| -1.000000",
     ]
+
+
+def test_plain_lines_have_no_scores(source: Path) -> None:
+    (source / "out.de").write_text("a\nb\nc\n")
+    with pytest.raises(DataError, match=r"out\.de: .*--min-score"):
+        take_translations(source, source / "out.de", needs_scores=True)
+    assert not (source / "lists").exists()
+    (source / "out.de").write_text("0 ||| a ||| -1\n1 ||| b ||| 0\n2 ||| c ||| -1\n")
+    take_translations(source, source / "out.de", needs_scores=True)
 
 
 def test_what_looks_like_a_feature_is_text_of_a_command(source: Path) -> None:
