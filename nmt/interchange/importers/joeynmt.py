@@ -180,7 +180,10 @@ def _moses_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[str]:
         for text in texts
     )
     if src != tgt:
-        raise UsageError(f"{path}: src and trg differ in lowercase or pretokenizer")
+        raise UsageError(
+            f"{path}: src and trg differ in lowercase or pretokenizer; nmt imports only models "
+            "where they are alike"
+        )
     return src
 
 
@@ -194,7 +197,10 @@ def _segmenters_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[Path]
         text.get("level") == "word" or not file for text, file in zip(texts, files, strict=True)
     ]
     if are_words[0] != are_words[1]:
-        raise UsageError(f"{path}: only one of src and trg is of subwords")
+        raise UsageError(
+            f"{path}: only one of src and trg is of subwords; nmt imports only models where both "
+            "are"
+        )
     return [] if any(are_words) else [path.with_name(Path(file).name) for file in files]
 
 
