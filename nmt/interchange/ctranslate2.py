@@ -15,20 +15,20 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
 from nmt.interchange.ctranslate2_manifest import FORMAT_VERSION, MANIFEST, Export
 from nmt.interchange.exports import check_replaceable, load_transformer, write_vocabularies
+from nmt.interchange.importers.ctranslate2_folder import POSITIONS, foreign_name
+from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
 from nmt.interchange.programs import CTRANSLATE2
-from nmt.models.attention import SelfAttention
 from nmt.models.base import BARRED
 from nmt.models.device import QUANTIZATIONS
-from nmt.models.layers import SwiGLU
 from nmt.models.model_file import CARD, ModelCard, model_checksum, write_model
-from nmt.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.models.transformer import EncoderLayer, Transformer
 from nmt.system.files import atomic_folder, resolved, sha256_file, write_text
 
 _README = "README.md"
@@ -188,9 +188,8 @@ def _specification(model: Transformer, card: ModelCard, positions: int) -> Any:
         transformer_spec.TransformerEncoderSpec(len(model.encoder), config.num_heads, **layers),
         transformer_spec.TransformerDecoderSpec(len(model.decoder), config.num_heads, **layers),
     )
-    _fill(spec, model, positions)
+    _fill(spec, model, card.tgt_vocabulary, positions)
     spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
-    spec.decoder.projection.bias = _bias(model, card.tgt_vocabulary)
     vocabularies = card.src_vocabulary, card.tgt_vocabulary
     src, tgt = (vocabulary.pieces for vocabulary in vocabularies)
     spec.register_source_vocabulary(_names_of_sources(src, card.src_vocabulary.known))
@@ -212,65 +211,35 @@ def _names_of_sources(pieces: Sequence[str], known: int) -> list[str]:
     return names + [STRANGE + piece for piece in pieces[known:]]
 
 
-def _fill(spec: Any, model: Transformer, positions: int) -> None:
-    """Copy a model's weights, and the vectors of this many positions, to a specification."""
-    sides = (
-        (spec.encoder, model.src_positions, model.encoder_norm),
-        (spec.decoder, model.tgt_positions, model.decoder_norm),
-    )
-    for side, added, norm in sides:
+def _fill(spec: Any, model: Transformer, vocabulary: Vocabulary, positions: int) -> None:
+    """Copy a model's weights, and the vectors of this many positions, to a specification.
+
+    vocabulary: of targets.
+    """
+    parameters = dict[str, Tensor](model.named_parameters(remove_duplicate=False))
+    parameters[EMBEDDINGS[1]] = _decoder_inputs(model)
+    parameters[OUTPUT_BIAS] = _bias(model, vocabulary)
+    weights = {foreign_name(name): one for name, one in parameters.items() if name not in POSITIONS}
+    if model.config.feed_forward == "swiglu":
+        for gate in [name for name in weights if "ffn/linear_0/" in name]:
+            value = gate.replace("linear_0", "linear_0_noact")
+            weights[gate], weights[value] = weights[gate].chunk(2)
+    for layer in {name.rpartition("/")[0] for name in weights if "/linear_" in name}:
+        weights.setdefault(f"{layer}/bias", torch.zeros(len(weights[f"{layer}/weight"])))
+    for side, added in ((spec.encoder, model.src_positions), (spec.decoder, model.tgt_positions)):
         side.scale_embeddings = True
         if hasattr(side, "position_encodings"):  # not in a decoder with rotary positions
             table = torch.zeros(positions, model.config.d_model)  # with rotary ones
             if added is not None:
                 table = added(torch.arange(positions), positions)
             side.position_encodings.encodings = _array(table)
-        if model.config.pre_norm:
-            _fill_norm(side.layer_norm, norm)
-    spec.encoder.embeddings[0].weight = _array(model.src_embedding.weight)
-    spec.decoder.embeddings.weight = _array(_decoder_inputs(model))
-    spec.decoder.projection.weight = _array(model.output_projection)
-    for ours, theirs in zip(model.encoder, spec.encoder.layer, strict=True):
-        _fill_layer(theirs, cast(EncoderLayer, ours))
-    for ours, theirs in zip(model.decoder, spec.decoder.layer, strict=True):
-        layer = cast(DecoderLayer, ours)
-        _fill_layer(theirs, layer)
-        query, key_value, output = theirs.attention.linear
-        attention = layer.cross_attention
-        _fill_linear(query, attention.query, attention.query_bias)
-        _fill_linear(key_value, attention.key_value, attention.key_value_bias)
-        _fill_linear(output, attention.output, attention.output_bias)
-        _fill_norm(theirs.attention.layer_norm, layer.after_cross_attention.norm)
-
-
-def _fill_layer(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:
-    """Copy the weights that encoder and decoder layers share."""
-    projections, output = theirs.self_attention.linear
-    attention = cast(SelfAttention, ours.attention)
-    _fill_linear(projections, attention.qkv, attention.qkv_bias)
-    _fill_linear(output, attention.output, attention.output_bias)
-    _fill_norm(theirs.self_attention.layer_norm, ours.after_attention.norm)
-    inner, outer = ours.feed_forward.inner, ours.feed_forward.outer
-    if isinstance(ours.feed_forward, SwiGLU):
-        gate, value = inner.weight.chunk(2)
-        _fill_linear(theirs.ffn.linear_0, gate)
-        _fill_linear(theirs.ffn.linear_0_noact, value)
-    else:
-        _fill_linear(theirs.ffn.linear_0, inner.weight, inner.bias)
-    _fill_linear(theirs.ffn.linear_1, outer.weight, outer.bias)
-    _fill_norm(theirs.ffn.layer_norm, ours.after_feed_forward.norm)
-
-
-def _fill_linear(theirs: Any, weight: Tensor, bias: Tensor | None = None) -> None:
-    theirs.weight = _array(weight)
-    theirs.bias = _array(weight.new_zeros(len(weight)) if bias is None else bias)
-
-
-def _fill_norm(theirs: Any, ours: nn.Module) -> None:
-    assert isinstance(ours, nn.LayerNorm | nn.RMSNorm)
-    theirs.gamma = _array(ours.weight)
-    if isinstance(ours, nn.LayerNorm):
-        theirs.beta = _array(ours.bias)
+    for name, weight in weights.items():
+        *parts, last = name.split("/")
+        place = spec
+        for part in parts:  # such as layer_0, the first one of a list
+            listed, _, number = part.rpartition("_")
+            place = getattr(place, part, None) or getattr(place, listed)[int(number)]
+        setattr(place, last, _array(weight))
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:
@@ -289,10 +258,10 @@ def _decoder_inputs(model: Transformer) -> Tensor:
     return weight
 
 
-def _bias(model: Transformer, vocabulary: Vocabulary) -> NDArray[np.float32]:
+def _bias(model: Transformer, vocabulary: Vocabulary) -> Tensor:
     """Return the model's bias, if any, which also bars tokens that are never text."""
-    bias = np.zeros(len(vocabulary), np.float32)
+    bias = torch.zeros(len(vocabulary))
     if model.output_bias is not None:
-        bias += _array(model.output_bias)
+        bias += model.output_bias.detach()
     bias[list(vocabulary.barred_ids)] = BARRED
     return bias

@@ -99,7 +99,7 @@ _TABLES = {
     EMBEDDINGS[2]: _OUTPUT,
     OUTPUT_BIAS: "decoder/projection/bias",
 }
-_POSITIONS = {
+POSITIONS = {
     "src_positions.weight": "encoder/position_encodings/encodings",
     "tgt_positions.weight": "decoder/position_encodings/encodings",
 }
@@ -168,7 +168,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
             return tables[ours][: config.max_positions]
         if ours in tables:
             return tables[ours]
-        name = _foreign_name(ours)
+        name = foreign_name(ours)
         unread.discard(name)
         if name.endswith("/bias") and name not in weights:
             return torch.zeros(len(weights[f"{name.removesuffix('bias')}weight"]))
@@ -367,8 +367,8 @@ def _config_of(
     layer = "encoder/layer_0"
     d_ff, width = weights[f"{layer}/ffn/linear_0/weight"].shape
     positions, order = _positions_of(weights, settings)
-    found = [weights.pop(name) for name in _POSITIONS.values() if name in weights]
-    tables = dict(zip(_POSITIONS, found, strict=False))
+    found = [weights.pop(name) for name in POSITIONS.values() if name in weights]
+    tables = dict(zip(POSITIONS, found, strict=False))
     weights.setdefault(_TABLES[OUTPUT_BIAS], torch.zeros(len(weights[_OUTPUT])))
     for ours, theirs in _TABLES.items():
         table, rows = weights[theirs], sides[ours != EMBEDDINGS[0]].rows
@@ -449,7 +449,7 @@ def _positions_of(
     CTranslate2 has a table of most positions. We have the formula that it comes from, or else a
     learned vector for each of its rows.
     """
-    tables = [weights[name] for name in _POSITIONS.values() if name in weights]
+    tables = [weights[name] for name in POSITIONS.values() if name in weights]
     keys = weights.get(f"encoder/layer_0/{_LAYER['attention.relative.keys']}")
     if "rotary_dim" in settings:
         return {"positions": "rotary"}, None
@@ -479,8 +479,10 @@ def _formula_of(table: Tensor) -> tuple[dict[str, Any], bool]:
     return {"positions": "learned", "max_positions": len(table) - repeated + 1}, False
 
 
-def _foreign_name(ours: str) -> str:
-    """Return the name of a layer's weight, or of a last norm, in CTranslate2's file."""
+def foreign_name(ours: str) -> str:
+    """Return the name of a weight in CTranslate2's file, but for those of positions."""
+    if ours in _TABLES:
+        return _TABLES[ours]
     if ours.startswith(("encoder_norm", "decoder_norm")):
         place = ours.partition(".")[0].replace("_norm", "/layer_norm")
     else:
