@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,8 @@ EXAMPLES = (
 _SEGMENTED_ELSEWHERE = ("fairseq", "opennmt-py", "eole", "ctranslate2", "joeynmt", "sockeye")
 """Whose models may not say what has segmented their text."""
 _FORMATS = ("huggingface", "marian", *_SEGMENTED_ELSEWHERE)
+_MODULES = {"ctranslate2": "ctranslate2_folder"}
+"""Of `nmt.interchange.importers`, if it is not called as its format."""
 _MOST_SHOWN = 3  # lines that differ
 _LONGEST = 250  # tokens
 
@@ -106,23 +109,9 @@ def import_(
     else:
         from nmt.interchange.importers.segmenters import ImportOptions
 
-        if form == "marian":
-            from nmt.interchange.importers.marian import import_marian as import_other
-        elif form == "fairseq":
-            from nmt.interchange.importers.fairseq import import_fairseq as import_other
-        elif form == "ctranslate2":
-            from nmt.interchange.importers.ctranslate2_folder import (
-                import_ctranslate2 as import_other,
-            )
-        elif form == "eole":
-            from nmt.interchange.importers.eole import import_eole as import_other
-        elif form == "joeynmt":
-            from nmt.interchange.importers.joeynmt import import_joeynmt as import_other
-        elif form == "sockeye":
-            from nmt.interchange.importers.sockeye import import_sockeye as import_other
-        else:
-            from nmt.interchange.importers.opennmt_py import import_opennmt_py as import_other
-
+        name = form.replace("-", "_")
+        module = importlib.import_module(f"nmt.interchange.importers.{_MODULES.get(name, name)}")
+        import_other = getattr(module, f"import_{name}")
         import_other(source, target, ImportOptions((src or "", tgt or ""), vocab, moses))
     if compared:
         _compare(target, *compared)
