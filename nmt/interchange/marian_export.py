@@ -91,7 +91,7 @@ def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
             continue
         theirs_all = marian.foreign_names(name, config)
         for theirs, part in zip(theirs_all, weight.chunk(len(theirs_all)), strict=True):
-            arrays[theirs] = part[None] if marian.is_vector(name) else part.t().contiguous()
+            arrays[theirs] = part[None] if marian.is_vector(theirs) else part.t().contiguous()
     if not config.attention_bias:  # in Marian they are always there
         for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
             bias_name = f"{name[:-2]}b{name[-1]}"

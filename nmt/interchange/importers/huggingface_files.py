@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ _TABLES = {
 
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
-_PADDING = 128  # fewer rows than that may have no piece: the number of rows is often rounded up
+_PADDING = 127  # so many rows may have no piece: the number of rows is often rounded up
 
 
 @dataclass(frozen=True)
@@ -149,25 +149,50 @@ def interleaved(width: int) -> Tensor:
     return torch.arange(width).view(2, -1).t().flatten()
 
 
-class Weights:
-    """The weights of a folder, by our names for them."""
+def foreign_names(ours: str) -> list[str]:
+    """Return the names of a layer's weight, or of a last norm, in Hugging Face's file."""
+    if ours.startswith(("encoder_norm", "decoder_norm")):
+        side, _, kind = ours.partition("_norm")
+        return [f"model.{side}.layer_norm{kind}"]
+    side, layer, kind = ours.split(".", 2)
+    names = _LAYER[re.sub(r"[._](weight|bias)$", "", kind)].split()
+    suffix = "bias" if kind.endswith("bias") else "weight"
+    return [f"model.{side}.layers.{layer}.{name}.{suffix}" for name in names]
 
-    def __init__(self, path: Path, names: Collection[str], read: Callable[[str], Tensor]) -> None:
-        self._path = path
-        self._names = frozenset(names)
-        self._read = read
+
+class Weights:
+    """The weights of a model, by our names for them."""
+
+    def __init__(
+        self,
+        path: Path,
+        names: Collection[str],
+        read: Callable[[str], Tensor],
+        *,
+        tables: Mapping[str, str] = _TABLES,
+        names_of: Callable[[str], list[str]] = foreign_names,
+        lacking: str = "it is cut short, or smaller than its settings say",
+    ) -> None:
+        """Hold weights that are read by their own names.
+
+        tables: the names of parameters outside of layers.
+        names_of: see `foreign_names`.
+        lacking: what to say if a weight is not there.
+        """
+        self.path, self.names = path, frozenset(names)
+        self._read, self._tables, self._names_of = read, tables, names_of
+        self._lacking = lacking
         self.unread = {name for name in names if not _POSITIONS.fullmatch(name)}
         """The names of weights that were not read yet."""
 
     def of(self, ours: str) -> Tensor:
         """Return a weight, with foreign ids as rows; DataError if there is none."""
-        theirs: Sequence[str]
-        if ours in _TABLES:
-            names = _TABLES[ours].split()
-            theirs = ([name for name in names if name in self._names] or names)[:1]
+        if ours in self._tables:
+            names = self._tables[ours].split()
+            theirs = [next(filter(self.names.__contains__, names), names[0])]
         else:
-            theirs = foreign_names(ours)
-        if ours == OUTPUT_BIAS and theirs[0] not in self._names:
+            theirs = self._names_of(ours)
+        if ours == OUTPUT_BIAS and theirs[0] not in self.names:
             return torch.zeros(len(self.of("tgt_embedding.weight")))
         parts = [self._get(name) for name in theirs]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
@@ -175,11 +200,11 @@ class Weights:
 
     def has(self, ours: str) -> bool:
         """Whether there is a layer's weight, or a last norm."""
-        return self._names.issuperset(foreign_names(ours))
+        return self.names.issuperset(self._names_of(ours))
 
     def has_attention_biases(self) -> bool:
         """Whether any bias of attention is not zero."""
-        names = [name for name in self._names if re.search(r"_attn\.\w_proj|out_proj", name)]
+        names = [name for name in self.names if re.search(r"_attn\.\w_proj|out_proj", name)]
         return any(self._get(name).any() for name in names if name.endswith(".bias"))
 
     def with_all_rows(self, path: Path, texts: Mapping[int, str], ours: str) -> dict[int, str]:
@@ -188,47 +213,44 @@ class Weights:
         path: of the pieces, for messages; texts: the pieces by id; ours: our name of the table.
         DataError if there are fewer rows than pieces, or more than padding explains.
         """
-        rows, size = len(self.of(ours)), max(texts, default=-1) + 1
-        if not 0 <= rows - size < _PADDING:
-            raise DataError(
-                f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
-            )
+        rows = self.check_rows(path, max(texts, default=-1) + 1, ours, padding=_PADDING)
         return {rows - 1: f"<row {rows - 1}>", **texts}
 
-    def check_rows(self, path: Path, size: int, ours: str) -> None:
-        """Check that a table has as many rows as there are pieces (DataError)."""
-        if (rows := len(self.of(ours))) != size:
+    def check_rows(self, path: Path, size: int, ours: str, *, padding: int = 0) -> int:
+        """Check that a table has as many rows as there are pieces (DataError); return how many.
+
+        padding: how many more it may have.
+        """
+        rows = len(self.of(ours))
+        if not 0 <= rows - size <= padding:
             raise DataError(
-                f"{path}: has {size:,} pieces, but {self._path} has embeddings for {rows:,}"
+                f"{path}: has {size:,} pieces, but {self.path} has embeddings for {rows:,}"
             )
+        return rows
 
     def positions(self) -> list[Tensor]:
         """Return the tables of positions that there are."""
-        return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self._names)]
+        return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self.names)]
 
     def check_tied(self, tables: Collection[str]) -> None:
         """Check that our tables which are one are copies of one in the folder (DataError)."""
-        names = {name for ours in tables for name in _TABLES[ours].split()}
-        first, *others = sorted(names & self._names)
+        names = {name for ours in tables for name in self._tables[ours].split()}
+        first, *others = sorted(names & self.names)
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
                 raise DataError(
-                    f"{self._path}: {name} differs from {first}, but its settings tie them"
+                    f"{self.path}: {name} differs from {first}, but its settings tie them"
                 )
 
     def _get(self, name: str) -> Tensor:
         self.unread.discard(name)
-        if name not in self._names:
-            raise DataError(
-                f"{self._path}: lacks {name}; it is cut short, or smaller than its settings say"
-            )
+        if name not in self.names:
+            raise DataError(f"{self.path}: lacks {name}; {self._lacking}")
         weight = self._read(name)
         if not weight.is_floating_point():
-            raise UsageError(
-                f"{self._path}: {name} is in {weight.dtype}, which nmt does not import"
-            )
+            raise UsageError(f"{self.path}: {name} is in {weight.dtype}, which nmt does not import")
         if weight.dim() not in (1, 2):
-            raise DataError(f"{self._path}: damaged: {name} has {weight.dim()} dimensions")
+            raise DataError(f"{self.path}: damaged: {name} has {weight.dim()} dimensions")
         return weight
 
 
@@ -241,17 +263,6 @@ def zero_biases(weights: dict[str, Tensor], layers: str = "_proj") -> dict[str, 
         if of_layers.search(name)
     }
     return zeros | weights
-
-
-def foreign_names(ours: str) -> list[str]:
-    """Return the names of a layer's weight, or of a last norm, in Hugging Face's file."""
-    if ours.startswith(("encoder_norm", "decoder_norm")):
-        side, _, kind = ours.partition("_norm")
-        return [f"model.{side}.layer_norm{kind}"]
-    side, layer, kind = ours.split(".", 2)
-    names = _LAYER[re.sub(r"[._](weight|bias)$", "", kind)].split()
-    suffix = "bias" if kind.endswith("bias") else "weight"
-    return [f"model.{side}.layers.{layer}.{name}.{suffix}" for name in names]
 
 
 def renamed(tensors: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config
+from nmt.interchange.importers.huggingface_files import Config, Weights
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -53,6 +53,8 @@ INPUT_FACTOR = "_QuantMultA"
 """Ends the names of the factors that inputs of a product are multiplied by, if they are rounded."""
 _PIECES = ".spm"
 _ENTRY = re.compile(r"(?:\? )?(?P<piece>.{0,1000}): (?P<id>\d{1,9})")
+_VECTOR = re.compile(r".*_(b\w?|(scale|bias)(_pre)?)")
+_LACKING = "it is no complete model of Marian"
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
 # What our Transformer needs. Other values are another model.
@@ -115,15 +117,16 @@ def import_marian(path: Path, out: Path, options: ImportOptions) -> None:
     """
     options = options.with_langs(path)
     model, pieces = _files(_listing_of(path) if path.is_dir() else path, options.segmenters)
-    weights = _Weights(model)
-    config = _model_config(model, weights)
-    src, tgt = _mappings(pieces, weights, config)
+    arrays = _open_arrays(model)
+    config = _model_config(model, _options_of(model, arrays))
+    weights = _weights_of(model, arrays, config)
+    src, tgt = _mappings(pieces, weights)
     if (script := pieces[0].with_name("preprocess.sh")).exists():
         console.notice(
             f"{script}: is not run; if it replaces punctuation, do the same with your text"
         )
     foreign = ForeignModel(config, src, tgt, options.langs, languages=tags_of(src.vocabularies[0]))
-    write_imported(out, model, foreign, lambda name: weights.of(name, config), weights.unread)
+    write_imported(out, model, foreign, weights.of, weights.unread)
 
 
 def _listing_of(folder: Path) -> Path:
@@ -171,11 +174,23 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: damaged: not UTF-8") from None
 
 
-def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
+def _options_of(path: Path, arrays: Any) -> dict[str, Any]:
+    """Return the options with which a model was trained."""
+    if OPTIONS not in arrays.files:
+        raise DataError(f"{path}: lacks {OPTIONS}; {_LACKING}")
+    # Newer files end the options with a NUL, and fill up with more.
+    text = _array_of(path, arrays, OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
+    return settings_in(text, path)
+
+
+def _model_config(path: Path, options: dict[str, Any]) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    options, number = weights.options, Config(path, weights.options).number
+    number, is_recurrent = (
+        Config(path, options).number,
+        options.get("transformer-decoder-autoreg") == "rnn",
+    )
     needed = dict.fromkeys(("dec-cell", "transformer-ffn-activation"))
-    only = {**_ONLY, "dec-cell": ("ssru",)} if weights.is_recurrent else _ONLY
+    only = {**_ONLY, "dec-cell": ("ssru",)} if is_recurrent else _ONLY
     check_can_be_ours(path, needed | options, only)
     names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top")]
     norms = tuple(str(options.get(name) or "") for name in names)
@@ -199,7 +214,7 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
         pre_norm=PRE_NORM[norms],
         norm_epsilon=MARIAN_EPSILON,
         feed_forward=options["transformer-ffn-activation"],
-        decoder_memory="ssru" if weights.is_recurrent else "attention",
+        decoder_memory="ssru" if is_recurrent else "attention",
         attention_bias=True,
         output_bias=True,
         first_input="zeros",
@@ -213,12 +228,12 @@ def _model_config(path: Path, weights: _Weights) -> TransformerConfig:
 
 
 def _mappings(
-    paths: Sequence[Path], weights: _Weights, config: TransformerConfig
+    paths: Sequence[Path], weights: Weights
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     texts = [pieces_by_id(path) for path in paths]
     for path, table, pieces in zip(paths, EMBEDDINGS, texts, strict=False):
-        rows, size = len(weights.of(table, config)), max(pieces, default=-1) + 1
+        rows, size = len(weights.of(table)), max(pieces, default=-1) + 1
         if rows != size:
             raise DataError(
                 f"{path}: has {size:,} pieces, but {weights.path} has {rows:,}; name the "
@@ -319,71 +334,52 @@ def foreign_names(ours: str, config: TransformerConfig) -> list[str]:
     return [f"{name}_pre" for name in names] if config.pre_norm else names
 
 
-def is_vector(ours: str) -> bool:
-    """Whether a weight of a layer is a vector, which Marian stores as (1, outputs)."""
-    return "bias" in ours or "norm" in ours
+def is_vector(theirs: str) -> bool:
+    """Whether an array is a vector, which Marian stores as (1, outputs)."""
+    return bool(_VECTOR.fullmatch(theirs))
 
 
-class _Weights:
-    """The arrays of a model, by our names for them."""
+def _open_arrays(path: Path) -> Any:
+    """Open the arrays of a model; DataError if there are none."""
+    try:
+        if path.suffix == SUFFIX:
+            return BinaryArrays(path)
+        arrays = np.load(open_file(path), allow_pickle=False)
+        for member in arrays.zip.infolist():
+            name = f"{path}: {member.filename}"
+            check_unpacked(name, member.compress_size, member.file_size)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
+        raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
+    return arrays
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            if path.suffix == SUFFIX:
-                self._arrays: Any = BinaryArrays(path)
-            else:
-                self._arrays = np.load(open_file(path), allow_pickle=False)
-                for member in self._arrays.zip.infolist():
-                    name = f"{path}: {member.filename}"
-                    check_unpacked(name, member.compress_size, member.file_size)
-            names = self._arrays.files
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):
-            raise DataError(f"{path}: damaged, or not a model.npz of Marian") from None
-        self.names = frozenset(names)
-        self.unread = {name for name in names if not name.endswith(INPUT_FACTOR)}
-        """The names of arrays that were not read yet."""
-        # Newer files end the options with a NUL, and fill up with more.
-        text = self._get(OPTIONS).tobytes().partition(b"\0")[0].decode(errors="replace")
-        self.options = settings_in(text, path)
 
-    @property
-    def is_recurrent(self) -> bool:
-        """Whether the decoder has a recurrent unit in place of self-attention."""
-        return bool(self.options.get("transformer-decoder-autoreg") == "rnn")
+def _array_of(path: Path, arrays: Any, name: str) -> Any:
+    try:
+        return arrays[name]
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError):
+        raise DataError(f"{path}: damaged: {name} cannot be read") from None
 
-    def of(self, ours: str, config: TransformerConfig) -> Tensor:
-        """Return a weight, with foreign ids as rows; DataError if the file lacks it."""
-        if ours in _TABLES:
-            return self._table(ours)
-        parts = [self._tensor(name) for name in foreign_names(ours, config)]
-        if is_vector(ours):  # (1, outputs)
-            return torch.cat([part[0] for part in parts])
-        return torch.cat([part.t() for part in parts])  # from (inputs, outputs)
 
-    def _table(self, ours: str) -> Tensor:
-        known = _TABLES[ours].split()
-        names = [name for name in known if name in self.names]
-        if ours == OUTPUT_BIAS:
-            size = len(self._table("tgt_embedding.weight"))
-            return self._tensor(names[0])[0] if names else torch.zeros(size)
-        weight = self._tensor((names or known)[0])
-        # An output projection of its own is (D, V).
-        return weight.t() if names and names[0] == "decoder_ff_logit_out_W" else weight
+def _weights_of(path: Path, arrays: Any, config: TransformerConfig) -> Weights:
+    """Return the arrays by our names for them."""
 
-    def _tensor(self, name: str) -> Tensor:
-        array = self._get(name)
+    def read(name: str) -> Tensor:
+        array = _array_of(path, arrays, name)
         if array.dtype != np.float32 or array.ndim != 2:
-            raise DataError(f"{self.path}: {name} is not a matrix in fp32")
-        return torch.from_numpy(array)
+            raise DataError(f"{path}: {name} is not a matrix in fp32")
+        weight = torch.from_numpy(array)
+        if is_vector(name):
+            return weight[0]
+        # Tables are (V, D), and all other matrices (inputs, outputs).
+        return weight if name.endswith(("Wemb", "_Wt")) else weight.t()
 
-    def _get(self, name: str) -> Any:
-        self.unread.discard(name)
-        if name not in self.names:
-            raise DataError(f"{self.path}: lacks {name}; it is no complete model of Marian")
-        try:
-            return self._arrays[name]
-        except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError):
-            raise DataError(f"{self.path}: damaged: {name} cannot be read") from None
+    return Weights(
+        path,
+        [name for name in arrays.files if name != OPTIONS and not name.endswith(INPUT_FACTOR)],
+        read,
+        tables=_TABLES,
+        names_of=lambda ours: foreign_names(ours, config),
+        lacking=_LACKING,
+    )
