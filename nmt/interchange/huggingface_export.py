@@ -26,7 +26,6 @@ from nmt.interchange.huggingface_card import language_tag, model_card
 from nmt.interchange.importers.huggingface_files import (
     WEIGHTS,
     foreign_names,
-    interleaved,
     sizes_of,
     zero_biases,
 )
@@ -40,7 +39,7 @@ from nmt.interchange.importers.huggingface_settings import (
 )
 from nmt.interchange.importers.m2m100 import PIECES
 from nmt.interchange.importers.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
-from nmt.interchange.importers.model_import import EMBEDDINGS, residual_dimension
+from nmt.interchange.importers.model_import import EMBEDDINGS, interleaved, residual_dimension
 from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100, row_ids
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard

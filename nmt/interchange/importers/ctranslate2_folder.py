@@ -26,7 +26,6 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import BOS_ID, EOS_ID, TAG
 from nmt.errors import DataError, UsageError, is_of_memory
-from nmt.interchange.importers.huggingface_files import interleaved
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.m2m100 import language_tokens
 from nmt.interchange.importers.model_import import (
@@ -35,10 +34,11 @@ from nmt.interchange.importers.model_import import (
     ForeignModel,
     VocabularyMapping,
     check_can_be_ours,
+    interleaved,
     tags_of,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.models.base import BARRED
 from nmt.models.model_file import CARD, read_card
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
@@ -147,15 +147,16 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
             )
         both = card.src_vocabulary, card.tgt_vocabulary
         sides = [_Side(folder / CARD, list(range(len(one))), {}) for one in both]
-        config, tables, order, _ = _config_of(weights, settings, sides, tokens)
+        config, tables, sines_first, _ = _config_of(weights, settings, sides, tokens)
         src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
         langs = options.langs[0] or card.src_lang, options.langs[1] or card.tgt_lang
-        foreign = ForeignModel(config, src, tgt, langs, card.max_src_tokens, card.languages, order)
+        longest, languages = card.max_src_tokens, card.languages
+        foreign = ForeignModel(config, src, tgt, langs, longest, languages, sines_first)
     else:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
-        config, tables, order, positions = _config_of(weights, settings, sides, tokens)
-        foreign = _foreign(folder, sides, config, order, positions - 1, options)
+        config, tables, sines_first, positions = _config_of(weights, settings, sides, tokens)
+        foreign = _foreign(folder, sides, config, sines_first, positions - 1, options)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -319,7 +320,7 @@ def _foreign(
     folder: Path,
     sides: Sequence[_Side],
     config: TransformerConfig,
-    order: Tensor | None,
+    sines_first: bool,
     longest: int,
     options: ImportOptions,
 ) -> ForeignModel:
@@ -340,33 +341,33 @@ def _foreign(
     options = ImportOptions(langs, segmenters, moses)
     if not codes:
         options = options.with_langs(folder)
-    src, tgt = map_sides(
+    model = with_sides(
+        config,
         [Dictionary(side.path, side.texts, {id_: id_ for id_ in SPECIAL}) for side in sides],
         options,
         is_joint=is_joint,
         controls={*filter(TAG.fullmatch, pieces), *codes.values()},
     )
-    languages = tags_of(src.vocabularies[0])
+    languages = tags_of(model.src.vocabularies[0])
     if codes:
         languages = LanguageTokens(codes, src="src", tgt="tgt")
         for side, lang in zip(("src", "tgt"), langs, strict=True):
             if lang:
                 languages.check(side, lang, f"--{side}", is_given=True)
-    config = replace(config, output_bias=config.output_bias or bool(tgt.barred))
-    return ForeignModel(config, src, tgt, langs, longest, languages, order)
+    return replace(model, max_src_tokens=longest, languages=languages, sines_first=sines_first)
 
 
 def _config_of(
     weights: _Variables, settings: dict[str, Any], sides: Sequence[_Side], tokens: dict[str, Any]
-) -> tuple[TransformerConfig, dict[str, Tensor], Tensor | None, int]:
+) -> tuple[TransformerConfig, dict[str, Tensor], bool, int]:
     """Return the configuration of our Transformer; UsageError if it cannot be this model.
 
-    Returns also our tables, which have the ids of the sides as rows, the order of the residual
-    stream if it is not ours, and how many positions the model has.
+    Returns also our tables, which have the ids of the sides as rows, whether its positions have all
+    sines first, and how many it has.
     """
     layer = "encoder/layer_0"
     d_ff, width = weights[f"{layer}/ffn/linear_0/weight"].shape
-    positions, order = _positions_of(weights, settings)
+    positions, sines_first = _positions_of(weights, settings)
     found = [weights.pop(name) for name in POSITIONS.values() if name in weights]
     tables = dict(zip(POSITIONS, found, strict=False))
     weights.setdefault(_TABLES[OUTPUT_BIAS], torch.zeros(len(weights[_OUTPUT])))
@@ -424,7 +425,7 @@ def _config_of(
         **positions,
     )
     model_config_from("transformer", asdict(config), str(weights.path))  # checks all values
-    return config, tables, order, min(map(len, found), default=_MAX_POSITIONS)
+    return config, tables, sines_first, min(map(len, found), default=_MAX_POSITIONS)
 
 
 def _settings_of(path: Path, stored: dict[str, Any]) -> dict[str, Any]:
@@ -441,10 +442,8 @@ def _settings_of(path: Path, stored: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _positions_of(
-    weights: _Variables, settings: dict[str, Any]
-) -> tuple[dict[str, Any], Tensor | None]:
-    """Return our values for the positions, and the order of the residual stream if not ours.
+def _positions_of(weights: _Variables, settings: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return our values for the positions, and whether all sines come before the cosines.
 
     CTranslate2 has a table of most positions. We have the formula that it comes from, or else a
     learned vector for each of its rows.
@@ -452,20 +451,19 @@ def _positions_of(
     tables = [weights[name] for name in POSITIONS.values() if name in weights]
     keys = weights.get(f"encoder/layer_0/{_LAYER['attention.relative.keys']}")
     if "rotary_dim" in settings:
-        return {"positions": "rotary"}, None
+        return {"positions": "rotary"}, False
     if keys is not None:
-        return {"positions": "relative", "max_relative_distance": len(keys) // 2}, None
+        return {"positions": "relative", "max_relative_distance": len(keys) // 2}, False
     if not tables:  # as of OpenNMT-tf
-        return {"positions": "sinusoidal_halves", "first_position": 1}, None
-    forms = list(map(_formula_of, tables))
-    if len(forms) == 1 or forms[0] != forms[1]:
+        return {"positions": "sinusoidal_halves", "first_position": 1}, False
+    form, *others = map(_formula_of, tables)
+    if others != [form]:
         raise UsageError(f"{weights.path}: encoder and decoder differ in their positions")
-    values, is_apart = forms[0]
-    return values, interleaved(tables[0].shape[1]) if is_apart else None
+    return form
 
 
 def _formula_of(table: Tensor) -> tuple[dict[str, Any], bool]:
-    """Return our values for a table of positions, and whether its sines and cosines lie apart."""
+    """Return our values for a table of positions, and whether its sines lie apart from cosines."""
     rows, width = table[:_COMPARED].shape
     if width % 2 == 0:
         halves, paper = sinusoids_by_halves(rows + 2, width), sinusoidal_positions(rows, width)

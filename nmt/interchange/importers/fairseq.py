@@ -10,23 +10,21 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle, renamed
+from nmt.interchange.importers.huggingface_files import Weights, of_sides, read_pickle, renamed
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
-    ForeignModel,
     check_alike,
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.programs import FIRST_POSITION
 from nmt.system.files import read_file
 
@@ -52,7 +50,7 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "encoder_layers_to_keep": (None, ""),
     "decoder_layers_to_keep": (None, ""),
 }
-_SIDES = ("encoder", "decoder")
+_SIZES = "embed_dim activation_fn dropout layers ffn_embed_dim attention_heads".split()
 _SAME = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 """What encoder and decoder of our Transformer share."""
 # Names there, and those that Hugging Face gives to the same.
@@ -81,22 +79,18 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
         checkpoint, settings.get("source_lang"), settings.get("target_lang")
     )
     named = renamed(content["model"], _RENAMED)
+    for name in filter(re.compile(r".*\.embed_positions\.weight").fullmatch, list(named)):
+        named[name] = named[name][FIRST_POSITION:]  # the first rows are not used
     weights = Weights(checkpoint, named, named.__getitem__)
     paths = [_dictionary_of(checkpoint, lang, settings) for lang in options.langs]
     sides = [Dictionary(path, _subwords(path), _SPECIAL) for path in paths]
     for side, table in zip(sides, EMBEDDINGS, strict=False):
         weights.check_rows(side.path, max(side.texts) + 1, table)
-    src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_all_embeddings")))
-    config = _config_of(checkpoint, settings, weights, has_barred=bool(tgt.barred))
+    config = _config_of(checkpoint, settings, weights)
+    model = with_sides(config, sides, options, is_joint=bool(settings.get("share_all_embeddings")))
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
-    longest = _max_src_tokens(settings)
-
-    def read(name: str) -> Tensor:
-        weight = weights.of(name)
-        return weight[FIRST_POSITION:] if name.endswith("_positions.weight") else weight
-
-    model = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
-    write_imported(out, checkpoint, model, read, weights.unread)
+    model = replace(model, max_src_tokens=_max_src_tokens(settings), unscaled=unscaled)
+    write_imported(out, checkpoint, model, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:
@@ -132,46 +126,30 @@ def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _config_of(
-    path: Path, settings: Mapping[str, Any], weights: Weights, *, has_barred: bool
-) -> TransformerConfig:
+def _config_of(path: Path, settings: Mapping[str, Any], weights: Weights) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     check_can_be_ours(path, settings, _ONLY)
-    sides = [{name: settings.get(f"{side}_{name}") for name in _SAME} for side in _SIDES]
+    sides = [
+        {"activation_fn": "relu", **settings}
+        | {name: settings.get(f"{side}_{name}") for name in (*_SAME, "layers")}
+        for side in ("encoder", "decoder")
+    ]
     check_alike(path, sides, _SAME)
-    unscaled = bool(settings.get("no_scale_embedding"))
     is_shared = settings.get("share_decoder_input_output_embed")
     tie = "all" if settings.get("share_all_embeddings") else "decoder" if is_shared else "none"
-    is_learned = bool(settings.get("encoder_learned_pos"))
     base = TransformerConfig(
         pre_norm=bool(settings.get("encoder_normalize_before")),
-        positions="learned" if is_learned else "sinusoidal_halves",
-        first_position=0 if is_learned else FIRST_POSITION,
-        max_positions=_positions(path, weights) if is_learned else TransformerConfig.max_positions,
-        output_bias=has_barred,
+        positions="sinusoidal_halves",
+        first_position=FIRST_POSITION,
         # An embedding that is not scaled is another matrix than the projection.
-        tie_embeddings="none" if unscaled else tie,
+        tie_embeddings="none" if settings.get("no_scale_embedding") else tie,
     )
-    values = {
-        "activation_function": settings.get("activation_fn", "relu"),
-        "decoder_start_token_id": _SPECIAL[EOS_ID],
-        "eos_token_id": _SPECIAL[EOS_ID],
-        "d_model": settings.get("encoder_embed_dim"),
-        "dropout": settings.get("dropout"),
-    }
-    for side in _SIDES:
-        values[f"{side}_layers"] = settings.get(f"{side}_layers")
-        values[f"{side}_ffn_dim"] = settings.get(f"{side}_ffn_embed_dim")
-        values[f"{side}_attention_heads"] = settings.get(f"{side}_attention_heads")
-    return Config(path, values).transformer(weights, base)
-
-
-def _positions(path: Path, weights: Weights) -> int:
-    """Return the number of learned positions; those of the first two rows are not used."""
-    src, tgt = (len(weights.of(f"{side}_positions.weight")) for side in ("src", "tgt"))
-    if src != tgt:
-        raise UsageError(f"{path}: encoder and decoder differ in learned positions, {src}, {tgt}")
-    return src - FIRST_POSITION
+    if settings.get("encoder_learned_pos"):
+        counts = [len(weights.of(f"{side}_positions.weight")) for side in ("src", "tgt")]
+        check_alike(path, [{"learned positions": count} for count in counts], ["learned positions"])
+        base = replace(base, positions="learned", first_position=0, max_positions=counts[0])
+    special = {**_SPECIAL, BOS_ID: _SPECIAL[EOS_ID]}
+    return of_sides(path, sides, _SIZES, special).transformer(weights, base)
 
 
 def _max_src_tokens(settings: Mapping[str, Any]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.config.recipes import model_config_from
+from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.interchange.importers.huggingface_settings import read_json
 from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS, first_input
@@ -57,6 +58,9 @@ _TABLES = {
     "tgt_positions.weight": "model.decoder.embed_positions.weight",
 }
 """Names of our other parameters, of which files have one or several."""
+
+SIZES = "d_model activation_function dropout layers ffn_dim attention_heads".split()
+"""Names of settings. Encoder and decoder have their own of the last three."""
 
 _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
@@ -131,6 +135,26 @@ class Config:
         return config
 
 
+def of_sides(
+    path: Path, sides: Sequence[Mapping[str, Any]], names: Sequence[str], special: Mapping[int, int]
+) -> Config:
+    """Return settings of another toolkit by the names that Hugging Face gives to the same.
+
+    path: for messages.
+    sides: the settings of encoder and decoder.
+    names: those that they have for `SIZES`.
+    special: the foreign ids of our special pieces.
+    """
+    values: dict[str, Any] = {
+        "decoder_start_token_id": special[BOS_ID],
+        "eos_token_id": special[EOS_ID],
+    }
+    for ours, theirs in zip(SIZES, names, strict=True):
+        src, tgt = (side.get(theirs) for side in sides)
+        values |= {ours: src, f"encoder_{ours}": src, f"decoder_{ours}": tgt}
+    return Config(path, values)
+
+
 def sizes_of(config: TransformerConfig) -> dict[str, Any]:
     """Return the sizes of a model as values of config.json."""
     sides = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
@@ -142,11 +166,6 @@ def sizes_of(config: TransformerConfig) -> dict[str, Any]:
         "decoder_layers": config.num_decoder_layers,
         **{f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()},
     }
-
-
-def interleaved(width: int) -> Tensor:
-    """Return the foreign dimension of each of ours: sines and cosines take turns in ours."""
-    return torch.arange(width).view(2, -1).t().flatten()
 
 
 def foreign_names(ours: str) -> list[str]:

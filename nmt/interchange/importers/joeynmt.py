@@ -16,15 +16,14 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import STEPS
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config, Weights, read_pickle, renamed
+from nmt.interchange.importers.huggingface_files import Weights, of_sides, read_pickle, renamed
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
-    ForeignModel,
     check_alike,
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.system.files import read_file
 
@@ -39,6 +38,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     "decoder": {"type": "transformer", "num_layers": 4, "num_heads": 8},
 }
 _USUAL_SIZES = {"hidden_size": 512, "ff_size": 2048, "activation": "relu", "alpha": 1.0}
+_SIZES = "hidden_size activation dropout num_layers ff_size num_heads".split()
 
 # What our Transformer cannot be, by the usual values. A setting that is not there has the first.
 _ONLY: dict[str, tuple[object, ...]] = {"type": ("transformer",), "alpha": (1.0,)}
@@ -98,7 +98,6 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     for side, table in zip(sides, EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
     is_joint = bool(model.get("tied_embeddings"))
-    src, tgt = map_sides(sides, options, is_joint=is_joint, takes_apart=True)
     scaled = [bool(stack.get("scale")) for stack in stacks]
     if is_joint:
         scaled[1] = scaled[0]
@@ -106,17 +105,15 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     if model.get("tied_softmax") and scaled[1]:  # else the projection is another matrix
         tie = "all" if is_joint else "decoder"
     base = TransformerConfig(
-        pre_norm=_is_pre_norm(listing, stacks, weights),
-        norm_epsilon=1e-6,
-        output_bias=bool(tgt.barred),
-        tie_embeddings=tie,
+        pre_norm=_is_pre_norm(listing, stacks, weights), norm_epsilon=1e-6, tie_embeddings=tie
     )
-    config = _sizes_of(listing, stacks).transformer(weights, base)
+    config = of_sides(listing, stacks, _SIZES, _SPECIAL).transformer(weights, base)
+    foreign = with_sides(config, sides, options, is_joint=is_joint, takes_apart=True)
     unscaled = tuple(table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
+    foreign = replace(foreign, unscaled=unscaled)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
-    if not isinstance(longest, int) or longest < 1:
-        longest = ForeignModel.max_src_tokens
-    foreign = ForeignModel(config, src, tgt, options.langs, longest, unscaled=unscaled)
+    if isinstance(longest, int) and longest > 0:
+        foreign = replace(foreign, max_src_tokens=longest)
     write_imported(out, checkpoint, foreign, weights.of, weights.unread)
 
 
@@ -202,22 +199,6 @@ def _segmenters_of(path: Path, texts: Sequence[Mapping[str, Any]]) -> list[Path]
             "are"
         )
     return [] if any(are_words) else [path.with_name(Path(file).name) for file in files]
-
-
-def _sizes_of(path: Path, stacks: Sequence[Mapping[str, Any]]) -> Config:
-    """Return the sizes by the names that Hugging Face gives to the same."""
-    values = {
-        "activation_function": stacks[0]["activation"],
-        "decoder_start_token_id": _SPECIAL[BOS_ID],
-        "eos_token_id": _SPECIAL[EOS_ID],
-        "d_model": stacks[0]["hidden_size"],
-        "dropout": stacks[0].get("dropout"),
-    }
-    for side, stack in zip(_USUAL, stacks, strict=True):
-        values[f"{side}_layers"] = stack["num_layers"]
-        values[f"{side}_ffn_dim"] = stack["ff_size"]
-        values[f"{side}_attention_heads"] = stack["num_heads"]
-    return Config(path, values)
 
 
 def _is_pre_norm(path: Path, stacks: Sequence[Mapping[str, Any]], weights: Weights) -> bool:

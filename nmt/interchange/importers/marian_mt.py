@@ -17,7 +17,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import Config, Weights, interleaved
+from nmt.interchange.importers.huggingface_files import Config, Weights
 from nmt.interchange.importers.huggingface_settings import (
     CONFIG,
     NO_TEXT,
@@ -34,6 +34,7 @@ from nmt.interchange.importers.model_import import (
     ForeignModel,
     VocabularyMapping,
     check_can_be_ours,
+    interleaved,
     map_vocabulary,
     read_pieces,
     tags_of,
@@ -95,8 +96,8 @@ def read_marian_mt(
         tie_embeddings=tie if hf_config.values.get("tie_word_embeddings", True) else "none",
     )
     config = hf_config.transformer(weights, base)
-    order = interleaved(config.d_model) if is_theirs else None
-    return ForeignModel(config, src, tgt, languages=tags_of(src.vocabularies[0]), order=order)
+    languages = tags_of(src.vocabularies[0])
+    return ForeignModel(config, src, tgt, languages=languages, sines_first=is_theirs)
 
 
 def _is_joint(values: Mapping[str, Any]) -> bool:
@@ -161,8 +162,8 @@ def _formulas_of_tables(folder: Path, weights: Weights, d_model: int) -> set[str
     """Return the formulas of tables of positions, marian or huggingface (UsageError)."""
     found = set()
     for table in weights.positions():
-        theirs = sinusoidal_positions(len(table), d_model)
-        theirs[:, interleaved(d_model)] = theirs.clone()
+        papers = sinusoidal_positions(len(table), d_model)
+        theirs = papers[:, interleaved(d_model).argsort()]
         formulas = {"marian": sinusoids_by_halves(len(table), d_model), "huggingface": theirs}
         fitting = {
             name

@@ -70,8 +70,8 @@ class ForeignModel:
     max_src_tokens: int = 1_000
     """The longest source, without eos, of which most toolkits keep no record."""
     languages: LanguageTokens | None = None
-    order: Tensor | None = None
-    """The foreign dimension of the residual stream for each of ours; None: the same."""
+    sines_first: bool = False
+    """Whether its positions have all sines before the cosines, which take turns in ours."""
     unscaled: tuple[str, ...] = ()
     """The tables of `EMBEDDINGS` that the model, unlike ours, does not multiply by a root."""
 
@@ -168,6 +168,11 @@ def first_input(embeddings: Tensor, start: int, eos: int) -> str:
     return "bos" if embeddings[start].any() else "zeros"
 
 
+def interleaved(width: int) -> Tensor:
+    """Return the foreign dimension of each of ours: sines and cosines take turns in ours."""
+    return torch.arange(width).view(2, -1).t().flatten()
+
+
 def residual_dimension(ours: str) -> int | None:
     """Return which dimension of a weight is that of the residual stream, if one is."""
     kind = ours.split(".", 2)[-1]
@@ -193,6 +198,7 @@ def write_imported(
     weights that our model does not have.
     """
     config, src, tgt = model.config, model.src, model.tgt
+    order = interleaved(config.d_model)
     card = ModelCard(
         architecture="transformer",
         config=config,
@@ -215,8 +221,8 @@ def write_imported(
             try:
                 weight = read(name).float()
                 dimension = residual_dimension(name)
-                if model.order is not None and dimension is not None:
-                    weight = weight.index_select(dimension, model.order)
+                if model.sines_first and dimension is not None:
+                    weight = weight.index_select(dimension, order)
             except (RuntimeError, IndexError) as error:  # parts that cannot be stacked or reordered
                 if is_of_memory(error):
                     raise

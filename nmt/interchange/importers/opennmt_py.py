@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,14 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_files import (
-    Config,
     Weights,
+    of_sides,
     read_pickle,
     renamed,
     zero_biases,
 )
-from nmt.interchange.importers.model_import import (
-    EMBEDDINGS,
-    ForeignModel,
-    check_can_be_ours,
-    write_imported,
-)
-from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
+from nmt.interchange.importers.model_import import EMBEDDINGS, check_can_be_ours, write_imported
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.models.tensor_file import SafetensorsFile
 
 SPECIAL = {PAD_ID: "<blank>", UNK_ID: "<unk>", EOS_ID: "</s>"}
@@ -60,6 +56,7 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "lora_embedding": (False,),
 }
 _WIDTHS = ("enc_hid_size", "dec_hid_size", "src_word_vec_size", "tgt_word_vec_size")
+_SIZES = "enc_hid_size pos_ffn_activation_fn dropout layers transformer_ff heads".split()
 _SINUSOIDS = {"SinusoidalInterleaved": "sinusoidal", "SinusoidalConcat": "sinusoidal_halves"}
 GATED = "gated-silu"
 """Eole's name of an activation, which OpenNMT-py calls silu."""
@@ -150,12 +147,12 @@ def import_parts(
     weights = _weights_of(path, settings, tensors, names)
     sides = [Dictionary(path, *of_side) for of_side in zip(texts, ids, strict=True)]
     for side, table in zip(sides, EMBEDDINGS, strict=False):
-        weights.check_rows(path, len(side.texts), table)
-    src, tgt = map_sides(sides, options, is_joint=bool(settings.get("share_embeddings")))
-    config = _config_of(path, settings, weights, ids[1], has_barred=bool(tgt.barred))
+        weights.check_rows(side.path, len(side.texts), table)
+    config = _config_of(path, settings, weights, ids[1])
+    model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
-    model = ForeignModel(config, src, tgt, options.langs, unscaled=unscaled)
+    model = replace(model, unscaled=unscaled)
     write_imported(out, path, model, weights.of, weights.unread)
 
 
@@ -225,19 +222,12 @@ def _special_ids(
 
 
 def _config_of(
-    path: Path,
-    settings: Mapping[str, Any],
-    weights: Weights,
-    special: Mapping[int, int],
-    *,
-    has_barred: bool,
+    path: Path, settings: Mapping[str, Any], weights: Weights, special: Mapping[int, int]
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    width = settings.get("enc_hid_size")
-    if any(settings.get(name) != width for name in _WIDTHS):
+    if any(settings.get(name) != settings.get("enc_hid_size") for name in _WIDTHS):
         raise UsageError(f"{path}: {', '.join(_WIDTHS)} differ")
-    positions, dropout = _positions_of(path, settings), settings.get("dropout")
-    tie = "none"
+    positions, tie = _positions_of(path, settings), "none"
     # An embedding that is not scaled is another matrix than the projection.
     if settings.get("share_decoder_embeddings") and positions in _SINUSOIDS.values():
         tie = "all" if settings.get("share_embeddings") else "decoder"
@@ -248,22 +238,17 @@ def _config_of(
         positions=positions,
         max_relative_distance=max(1, settings.get("max_relative_positions", 0)),
         source_end=False,
-        output_bias=has_barred or bool(weights.of("output_bias").any()),
+        output_bias=bool(weights.of("output_bias").any()),
         tie_embeddings=tie,
     )
-    values = {
-        "activation_function": settings.get("pos_ffn_activation_fn", "relu"),
-        "decoder_start_token_id": special[BOS_ID],
-        "eos_token_id": special[EOS_ID],
-        "d_model": width,
-        "encoder_layers": settings.get("enc_layers"),
-        "decoder_layers": settings.get("dec_layers"),
+    dropout = settings.get("dropout")
+    shared = {
+        "pos_ffn_activation_fn": "relu",
+        **settings,
         "dropout": dropout[0] if isinstance(dropout, list) and dropout else 0.1,
     }
-    for side in ("encoder", "decoder"):
-        values[f"{side}_ffn_dim"] = settings.get("transformer_ff")
-        values[f"{side}_attention_heads"] = settings.get("heads")
-    return Config(path, values).transformer(weights, base)
+    sides = [{**shared, "layers": settings.get(f"{side}_layers")} for side in ("enc", "dec")]
+    return of_sides(path, sides, _SIZES, special).transformer(weights, base)
 
 
 def _positions_of(path: Path, settings: Mapping[str, Any]) -> str:

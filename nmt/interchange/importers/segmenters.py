@@ -13,12 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import moses_rules
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
-from nmt.interchange.importers.model_import import VocabularyMapping, map_vocabulary, read_pieces
+from nmt.interchange.importers.model_import import (
+    ForeignModel,
+    VocabularyMapping,
+    map_vocabulary,
+    read_pieces,
+)
 from nmt.system.files import read_file
 
 _SPACE = "\u2581"
@@ -72,15 +78,16 @@ class Dictionary(NamedTuple):
     """The foreign id for each of our special ids."""
 
 
-def map_sides(
+def with_sides(
+    config: TransformerConfig,
     sides: Sequence[Dictionary],
     options: ImportOptions,
     *,
-    is_joint: bool = False,
+    is_joint: bool,
     takes_apart: bool = False,
     controls: Collection[str] = (),
-) -> tuple[VocabularyMapping, VocabularyMapping]:
-    """Return our ids for those of the dictionaries of source and target.
+) -> ForeignModel:
+    """Return a model with our ids for those of the dictionaries of source and target.
 
     options: with languages; without segmenters, lines are subwords, parted by spaces.
     is_joint: whether the sides share their embeddings.
@@ -119,7 +126,8 @@ def map_sides(
         replace(one, vocabularies=tuple(Vocabulary(each.model, rules) for each in one.vocabularies))
         for one, rules in zip(mappings, moses_rules(options.langs, options.moses), strict=True)
     ]
-    return with_rules[0], with_rules[1]
+    config = replace(config, output_bias=config.output_bias or bool(mappings[1].barred))
+    return ForeignModel(config, with_rules[0], with_rules[1], options.langs)
 
 
 def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) -> None:

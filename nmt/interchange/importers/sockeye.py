@@ -6,6 +6,7 @@ They do not say what has segmented the text.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_files import (
     Config,
     Weights,
-    interleaved,
+    of_sides,
     read_pickle,
     renamed,
     zero_biases,
@@ -23,12 +24,11 @@ from nmt.interchange.importers.huggingface_files import (
 from nmt.interchange.importers.huggingface_settings import numbered
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
-    ForeignModel,
     check_alike,
     check_can_be_ours,
     write_imported,
 )
-from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, map_sides
+from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.system.files import parse_json, read_file
 
@@ -43,21 +43,16 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "lhuc": (False,),
     "neural_vocab_selection": (None,),
 }
-_ONLY_OF_SIDE: dict[str, tuple[object, ...]] = {
+_ONLY_OF_PARTS: dict[str, tuple[object, ...]] = {
     "decoder_type": ("transformer",),
     "positional_embedding_type": ("fixed",),
     "block_prepended_cross_attention": (False,),
     "use_lhuc": (False,),
     "use_glu": (False,),
+    "factor_configs": (None,),
 }
-_ONLY_OF_EMBEDDING: dict[str, tuple[object, ...]] = {"factor_configs": (None,)}
-_SAME = (
-    "model_size",
-    "attention_heads",
-    "act_type",
-    "preprocess_sequence",
-    "postprocess_sequence",
-)
+_SIZES = "model_size act_type dropout_prepost num_layers feed_forward_num_hidden attention_heads"
+_SAME = "model_size attention_heads act_type preprocess_sequence postprocess_sequence".split()
 """What encoder and decoder of our Transformer share."""
 _PRE_NORM = {("n", "r"): True, ("", "rn"): False}
 """By what comes before a sub-layer and after it: a norm, or a residual connection."""
@@ -100,17 +95,17 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     for side, table in zip(sides, EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
     tying = settings.get("weight_tying_type", "src_trg_softmax")
-    src, tgt = map_sides(sides, options, is_joint=tying.startswith("src_trg"))
     base = TransformerConfig(
         pre_norm=_is_pre_norm(listing, encoder),
         norm_epsilon=1e-6,
         output_bias=True,
         tie_embeddings={"src_trg_softmax": "all", "trg_softmax": "decoder"}.get(tying, "none"),
     )
-    config = _sizes_of(listing, encoder, decoder).transformer(weights, base)
-    order = interleaved(config.d_model)  # its sines come before its cosines, and ours take turns
+    sizes = of_sides(listing, (encoder, decoder), _SIZES.split(), special)
+    config = sizes.transformer(weights, base)
+    model = with_sides(config, sides, options, is_joint=tying.startswith("src_trg"))
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
-    model = ForeignModel(config, src, tgt, options.langs, max(1, longest - 1), order=order)
+    model = replace(model, max_src_tokens=max(1, longest - 1), sines_first=True)
     write_imported(out, parameters, model, weights.of, weights.unread)
 
 
@@ -121,12 +116,11 @@ def _sides_of(path: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     embeddings: list[Any] = [settings.get(f"config_embed_{name}") for name in ("source", "target")]
     if not all(isinstance(part, dict) for part in (*parts, *embeddings)):
         raise DataError(f"{path}: has no settings of Sockeye 3")
-    for part in parts:
-        check_can_be_ours(path, part, _ONLY_OF_SIDE)
-    for part in embeddings:
-        check_can_be_ours(path, part, _ONLY_OF_EMBEDDING)
+    for part in (*parts, *embeddings):
+        check_can_be_ours(path, part, _ONLY_OF_PARTS)
     check_alike(path, parts, _SAME)
-    return parts
+    is_swish = parts[0].get("act_type") == "swish1"
+    return [{**part, "act_type": "swish"} if is_swish else part for part in parts]
 
 
 def _is_pre_norm(path: Path, side: Mapping[str, Any]) -> bool:
@@ -139,23 +133,6 @@ def _is_pre_norm(path: Path, side: Mapping[str, Any]) -> bool:
             "nmt imports only 'n', 'dr' and '', 'drn'"
         )
     return _PRE_NORM[steps]
-
-
-def _sizes_of(path: Path, encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> Config:
-    """Return the sizes by the names that Hugging Face gives to the same."""
-    activation = encoder.get("act_type")
-    values = {
-        "activation_function": "swish" if activation == "swish1" else activation,
-        "decoder_start_token_id": BOS_ID,
-        "eos_token_id": EOS_ID,
-        "d_model": encoder.get("model_size"),
-        "dropout": encoder.get("dropout_prepost"),
-    }
-    for name, side in (("encoder", encoder), ("decoder", decoder)):
-        values[f"{name}_layers"] = side.get("num_layers")
-        values[f"{name}_ffn_dim"] = side.get("feed_forward_num_hidden")
-        values[f"{name}_attention_heads"] = side.get("attention_heads")
-    return Config(path, values)
 
 
 def _subwords(path: Path) -> dict[int, str]:
