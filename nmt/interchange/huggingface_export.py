@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
@@ -39,7 +38,7 @@ from nmt.interchange.importers.huggingface_settings import (
 )
 from nmt.interchange.importers.m2m100 import PIECES
 from nmt.interchange.importers.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
-from nmt.interchange.importers.model_import import EMBEDDINGS, interleaved, residual_dimension
+from nmt.interchange.importers.model_import import interleaved, parts_of_layers, residual_dimension
 from nmt.interchange.m2m100_export import m2m100_files, m2m100_weights, not_m2m100, row_ids
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard
@@ -136,17 +135,43 @@ def _type_of(card: ModelCard) -> str:
 
 def _files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
     """Return the contents of the folder's JSON files."""
-    files = {
-        IDS: _ids(card.src_vocabulary, card.languages),
-        CONFIG: _config(model.config, card),
-        TOKENIZER: _tokenizer(card),
-        GENERATION: {
-            "decoder_start_token_id": _start(model.config),
-            "eos_token_id": EOS_ID,
-            "pad_token_id": PAD_ID,
-        },
+    config = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        **sizes_of(model.config),
+        "max_position_embeddings": _positions(card),
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "share_encoder_decoder_embeddings": _is_shared(card),
+        "tie_word_embeddings": model.config.tie_embeddings != "none",
+        "vocab_size": card.src_vocabulary.known,
+        "decoder_vocab_size": card.tgt_vocabulary.known,
+        "pad_token_id": PAD_ID,
+        "eos_token_id": EOS_ID,
+        "decoder_start_token_id": EOS_ID if model.config.first_input == "eos" else BOS_ID,
+        "is_encoder_decoder": True,
     }
-    return files if _is_shared(card) else {TGT_IDS: _ids(card.tgt_vocabulary)} | files
+    tokenizer = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": card.src_lang,
+        "target_lang": card.tgt_lang,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "model_max_length": card.max_src_tokens + 1,
+        "separate_vocabs": not _is_shared(card),
+    }
+    special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+    generation = {key: config[key] for key in special}
+    files: dict[str, dict[str, Any]] = {
+        IDS: _ids(card.src_vocabulary, card.languages),
+        CONFIG: config,
+        TOKENIZER: tokenizer,
+        GENERATION: generation,
+    }
+    if not _is_shared(card):
+        files[TGT_IDS] = _ids(card.tgt_vocabulary)
+    return files
 
 
 def _is_shared(card: ModelCard) -> bool:
@@ -167,14 +192,13 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     config, weights = model.config, dict[str, Tensor]()
     is_theirs = config.positions == "sinusoidal"
     order = torch.argsort(interleaved(config.d_model)) if is_theirs else None
-    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     sizes = card.src_vocabulary.known, card.tgt_vocabulary.known
     decoder = "model.shared.weight" if _is_shared(card) else "model.decoder.embed_tokens.weight"
-    tables = {decoder: (named["tgt_embedding.weight"], sizes[1])}
+    tables = {decoder: (model.tgt_embedding.weight, sizes[1])}
     if not _is_shared(card):
-        tables["model.encoder.embed_tokens.weight"] = named["src_embedding.weight"], sizes[0]
+        tables["model.encoder.embed_tokens.weight"] = model.src_embedding.weight, sizes[0]
     if config.tie_embeddings == "none":
-        tables["lm_head.weight"] = named["output_projection"], sizes[1]
+        tables["lm_head.weight"] = model.output_projection, sizes[1]
     for name, (table, size) in tables.items():
         weights[name] = table[:size] if order is None else table[:size, order]
     bias = torch.zeros(sizes[1])
@@ -184,13 +208,11 @@ def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     if config.first_input == "zeros":  # which is bos's vector there, so bos is barred by its bias
         weights[decoder] = weights[decoder].detach().clone()
         weights[decoder][BOS_ID], bias[BOS_ID] = 0.0, BARRED
-    for name, weight in named.items():
-        if name in EMBEDDINGS or name == "output_bias":
-            continue
-        dimension, names = residual_dimension(name), foreign_names(name)
+    for ours, theirs, part in parts_of_layers(model, foreign_names):
+        dimension = residual_dimension(ours)
         if order is not None and dimension is not None:
-            weight = weight.index_select(dimension, order)
-        weights.update(zip(names, weight.chunk(len(names)), strict=True))
+            part = part.index_select(dimension, order)
+        weights[theirs] = part
     if not is_theirs:  # otherwise transformers takes its own formula
         for side in ("encoder", "decoder"):
             positions = sinusoids_by_halves(_positions(card), config.d_model)
@@ -214,42 +236,6 @@ def _ids(vocabulary: Vocabulary, languages: LanguageTokens | None = None) -> dic
     return ids
 
 
-def _config(config: TransformerConfig, card: ModelCard) -> dict[str, Any]:
-    return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        **sizes_of(config),
-        "max_position_embeddings": _positions(card),
-        "scale_embedding": True,
-        "static_position_embeddings": True,
-        "share_encoder_decoder_embeddings": _is_shared(card),
-        "tie_word_embeddings": config.tie_embeddings != "none",
-        "vocab_size": card.src_vocabulary.known,
-        "decoder_vocab_size": card.tgt_vocabulary.known,
-        "pad_token_id": PAD_ID,
-        "eos_token_id": EOS_ID,
-        "decoder_start_token_id": _start(config),
-        "is_encoder_decoder": True,
-    }
-
-
 def _positions(card: ModelCard) -> int:
     """Return the length of the table of positions, which also limits translations."""
     return 2 * card.max_src_tokens + _MORE_POSITIONS
-
-
-def _start(config: TransformerConfig) -> int:
-    return EOS_ID if config.first_input == "eos" else BOS_ID
-
-
-def _tokenizer(card: ModelCard) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": card.src_lang,
-        "target_lang": card.tgt_lang,
-        "unk_token": "<unk>",
-        "eos_token": "</s>",
-        "pad_token": "<pad>",
-        "model_max_length": card.max_src_tokens + 1,
-        "separate_vocabs": not _is_shared(card),
-    }

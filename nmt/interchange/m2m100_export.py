@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nmt.data.composition import NFC
@@ -19,7 +18,7 @@ from nmt.interchange.exports import TAKE_CTRANSLATE2, not_segmented
 from nmt.interchange.importers.huggingface_files import foreign_names, sizes_of, zero_biases
 from nmt.interchange.importers.huggingface_settings import CONFIG, GENERATION, TOKENIZER
 from nmt.interchange.importers.m2m100 import ALL_IDS
-from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
+from nmt.interchange.importers.model_import import parts_of_layers
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
 
@@ -37,12 +36,8 @@ def not_m2m100(card: ModelCard) -> str | None:
 
 def m2m100_weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:
     """Return the weights by Hugging Face's names; tied ones once."""
-    order = torch.tensor(row_ids(card))
-    weights = {"model.shared.weight": model.tgt_embedding.weight.detach()[order]}
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if name not in EMBEDDINGS and name != OUTPUT_BIAS:
-            names = foreign_names(name)
-            weights.update(zip(names, weight.detach().chunk(len(names)), strict=True))
+    weights = {theirs: part for _, theirs, part in parts_of_layers(model, foreign_names)}
+    weights["model.shared.weight"] = model.tgt_embedding.weight.detach()[row_ids(card)]
     return {name: weight.contiguous() for name, weight in zero_biases(weights).items()}
 
 

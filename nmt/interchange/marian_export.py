@@ -6,6 +6,7 @@ It is what `marian` imports. Exporting and importing again gives the same tensor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID
 from nmt.interchange import exports
 from nmt.interchange.importers import marian
-from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
+from nmt.interchange.importers.model_import import parts_of_layers
 from nmt.interchange.programs import MARIAN, Form
 from nmt.models.model_file import ModelCard
 from nmt.models.transformer import Transformer
@@ -76,22 +77,16 @@ def fault_of(card: ModelCard, form: Form = MARIAN) -> str | None:
 def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
     """Return the weights by Marian's names."""
     config, arrays = model.config, dict[str, Tensor]()
-    named = {
-        name: weight.detach() for name, weight in model.named_parameters(remove_duplicate=False)
-    }
-    for ours, theirs in zip(EMBEDDINGS, _TABLE_NAMES[config.tie_embeddings], strict=True):
+    tables = model.src_embedding.weight, model.tgt_embedding.weight, model.output_projection
+    for theirs, table in zip(_TABLE_NAMES[config.tie_embeddings], tables, strict=True):
         if theirs is not None:
-            arrays[theirs] = named[ours].clone()
+            arrays[theirs] = table.detach().clone()
             arrays[theirs][BOS_ID] = 0.0
     size = len(model.output_projection)
     bias = torch.zeros(size) if model.output_bias is None else model.output_bias.detach()
     arrays[marian.OUTPUT_BIAS_NAME] = bias[None]
-    for name, weight in named.items():
-        if name in EMBEDDINGS or name == OUTPUT_BIAS:
-            continue
-        theirs_all = marian.foreign_names(name, config)
-        for theirs, part in zip(theirs_all, weight.chunk(len(theirs_all)), strict=True):
-            arrays[theirs] = part[None] if marian.is_vector(theirs) else part.t().contiguous()
+    for _, theirs, part in parts_of_layers(model, partial(marian.foreign_names, config=config)):
+        arrays[theirs] = part[None] if marian.is_vector(theirs) else part.t().contiguous()
     if not config.attention_bias:  # in Marian they are always there
         for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
             bias_name = f"{name[:-2]}b{name[-1]}"

@@ -8,7 +8,7 @@ model file keeps its form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import console
 from nmt.config.model_config import TransformerConfig
@@ -179,6 +179,20 @@ def residual_dimension(ours: str) -> int | None:
     if ours in EMBEDDINGS or _READS.fullmatch(kind):
         return 1
     return 0 if kind != OUTPUT_BIAS and _ADDS.search(ours) else None
+
+
+def parts_of_layers(
+    model: nn.Module, foreign_names: Callable[[str], Sequence[str]]
+) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield our names of the weights that are not in tables, their foreign names, and weights.
+
+    foreign_names: returns those of a weight, which is stacked if there are several.
+    """
+    for ours, weight in model.named_parameters(remove_duplicate=False):
+        if ours not in EMBEDDINGS and ours != OUTPUT_BIAS:
+            names = foreign_names(ours)
+            for theirs, part in zip(names, weight.detach().chunk(len(names)), strict=True):
+                yield ours, theirs, part
 
 
 def write_imported(
