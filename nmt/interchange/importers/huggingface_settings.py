@@ -33,21 +33,18 @@ _TOKENIZERS = {
     MARIAN: ("MarianTokenizer",),
     M2M100: ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
 }
-_DEFAULTS: Mapping[str, Mapping[str, object]] = {MARIAN: {"scale_embedding": False}, M2M100: {}}
+_DEFAULTS: dict[str, dict[str, object]] = {MARIAN: {"scale_embedding": False}, M2M100: {}}
 """Values of keys that are missing in config.json, if they are not those that we need."""
 
-_READ = frozenset(
+_KNOWN = frozenset(
+    # What the import reads.
     "activation_function added_tokens_decoder additional_special_tokens architectures "
     "bad_words_ids bos_token_id d_model decoder_attention_heads decoder_ffn_dim "
     "decoder_layers decoder_start_token_id decoder_vocab_size dropout "
     "encoder_attention_heads encoder_ffn_dim encoder_layers eos_token_id exported_by_nmt "
     "extra_special_tokens forced_bos_token_id max_position_embeddings model_max_length "
     "model_type pad_token_id separate_vocabs share_encoder_decoder_embeddings source_lang "
-    "src_lang target_lang tgt_lang tie_word_embeddings tokenizer_class vocab_size".split()
-)
-"""Keys that the import reads."""
-
-_HARMLESS = frozenset(
+    "src_lang target_lang tgt_lang tie_word_embeddings tokenizer_class vocab_size "
     # Records.
     "_commit_hash _from_model_config _name_or_path _num_labels dtype finetuning_task "
     "id2label label2id name_or_path num_labels problem_type torch_dtype "
@@ -71,32 +68,32 @@ _HARMLESS = frozenset(
     "stride target_spm target_vocab_file tokenizer_file truncation_side truncation_strategy "
     "use_fast vocab_file".split()
 )
-"""Keys that do not change how a sentence is translated, or only how one searches."""
+"""Keys that the import reads, and those that change only how one searches, or nothing."""
 
-_ONLY: Mapping[str, object] = {
-    "add_cross_attention": False,
-    "chunk_size_feed_forward": 0,
-    "diversity_penalty": 0,
-    "do_blenderbot_90_layernorm": False,
-    "do_sample": False,
-    "encoder_no_repeat_ngram_size": 0,
-    "eos_token": SPECIAL[EOS_ID].text,
-    "force_bos_token_to_be_generated": False,
-    "is_decoder": False,
-    "is_encoder_decoder": True,
-    "legacy_behaviour": False,
-    "min_length": 0,
-    "no_repeat_ngram_size": 0,
-    "num_beam_groups": 1,
-    "pad_token": SPECIAL[PAD_ID].text,
-    "prefix": "",
-    "pruned_heads": {},
-    "remove_invalid_values": False,
-    "repetition_penalty": 1,
-    "sp_model_kwargs": {},
-    "split_special_tokens": False,
-    "tie_encoder_decoder": False,
-    "unk_token": SPECIAL[UNK_ID].text,
+_ONLY: dict[str, tuple[object, ...]] = {
+    "add_cross_attention": (False,),
+    "chunk_size_feed_forward": (0,),
+    "diversity_penalty": (0,),
+    "do_blenderbot_90_layernorm": (False,),
+    "do_sample": (False,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "eos_token": (SPECIAL[EOS_ID].text,),
+    "force_bos_token_to_be_generated": (False,),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (True,),
+    "legacy_behaviour": (False,),
+    "min_length": (0,),
+    "no_repeat_ngram_size": (0,),
+    "num_beam_groups": (1,),
+    "pad_token": (SPECIAL[PAD_ID].text,),
+    "prefix": ("",),
+    "pruned_heads": ({},),
+    "remove_invalid_values": (False,),
+    "repetition_penalty": (1,),
+    "sp_model_kwargs": ({},),
+    "split_special_tokens": (False,),
+    "tie_encoder_decoder": (False,),
+    "unk_token": (SPECIAL[UNK_ID].text,),
 }
 """Keys that may only have one value."""
 
@@ -146,23 +143,20 @@ def model_type_of(path: Path, values: Mapping[str, Any]) -> str:
     return known
 
 
-def check_folder(folder: Path, model_type: str, only: Mapping[str, object]) -> None:
+def check_folder(folder: Path, model_type: str, only: dict[str, tuple[object, ...]]) -> None:
     """Check that no file of a folder says what would change translations.
 
-    only: the keys of config.json that this type of model may only have with one value.
+    only: these values of config.json, which this type of model needs.
     UsageError if one does, naming the file and the key.
     """
     for path in sorted(path for pattern in _OTHER_MODELS for path in folder.glob(pattern)):
         raise UsageError(f"{path}: changes the model in a way that nmt does not know")
-    allowed: dict[str, tuple[object, ...]] = {
-        key: (value,) for key, value in {**_ONLY, **only}.items()
-    }
-    allowed["tokenizer_class"] = _TOKENIZERS[model_type]
+    allowed = {**_ONLY, **only, "tokenizer_class": _TOKENIZERS[model_type]}
     for path, values in settings_of(folder):
         defaults = _DEFAULTS[model_type] if path.name == CONFIG else {}
         for key, value in {**defaults, **values}.items():
             wanted = allowed.get(key)
-            if value is None or (wanted is None and key in _READ | _HARMLESS):
+            if value is None or (wanted is None and key in _KNOWN):
                 continue
             if wanted is None:
                 raise UsageError(

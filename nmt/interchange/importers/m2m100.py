@@ -40,15 +40,15 @@ from nmt.interchange.programs import FIRST_POSITION
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
 ALL_IDS = "tokenizer.json"
 
-_ONLY: dict[str, object] = {
-    "scale_embedding": True,
-    "tie_word_embeddings": True,
-    "normalize_before": True,
-    "normalize_embedding": False,
-    "add_final_layer_norm": True,
-    "add_bias_logits": False,
-    "static_position_embeddings": True,
-    "language_codes": "m2m100",
+_ONLY: dict[str, tuple[object, ...]] = {
+    "scale_embedding": (True,),
+    "tie_word_embeddings": (True,),
+    "normalize_before": (True,),
+    "normalize_embedding": (False,),
+    "add_final_layer_norm": (True,),
+    "add_bias_logits": (False,),
+    "static_position_embeddings": (True,),
+    "language_codes": ("m2m100",),
 }
 _LANGUAGE = re.compile(r"__(?!madeupword)(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
 
@@ -68,11 +68,9 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     path, own, tokens = _pieces_by_id(folder, model)
     texts, split_off = with_added(path, own, added_tokens(folder, tokens))
     ids = {text: id_ for id_, text in texts.items()}
-    special = dict[int, int]()
-    for id_, piece in SPECIAL.items():
-        if piece.text not in ids:
-            raise DataError(f"{folder}: has no {piece.text}")
-        special[id_] = ids[piece.text]
+    if missing := [piece.text for piece in SPECIAL.values() if piece.text not in ids]:
+        raise DataError(f"{folder}: has no {missing[0]}")
+    special = {id_: ids[piece.text] for id_, piece in SPECIAL.items()}
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
     needed = {f"{name}_token_id": (special[id_],) for name, id_ in marks.items()}
     check_can_be_ours(hf_config.path, hf_config.values, needed)

@@ -47,14 +47,14 @@ IDS, TGT_IDS = "vocab.json", "target_vocab.json"
 EXPORTED = "exported_by_nmt"  # in config.json: the name of our position encoding
 
 # What we need to find in config.json. Other values of these are another model.
-_ONLY: dict[str, object] = {
-    "static_position_embeddings": True,
-    "scale_embedding": True,
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "add_bias_logits": False,
-    "forced_bos_token_id": None,
+_ONLY: dict[str, tuple[object, ...]] = {
+    "static_position_embeddings": (True,),
+    "scale_embedding": (True,),
+    "normalize_before": (False,),
+    "normalize_embedding": (False,),
+    "add_final_layer_norm": (False,),
+    "add_bias_logits": (False,),
+    "forced_bos_token_id": (None,),
 }
 
 
