@@ -16,12 +16,14 @@ from torch import Tensor
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers.huggingface_files import renamed
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.model_import import check_alike, check_can_be_ours
 from nmt.interchange.importers.opennmt_py import (
     RENAMED,
     SEGMENTERS,
     SPECIAL,
+    dictionaries_of,
     import_parts,
     read_safetensors,
     warn_of_steps,
@@ -87,7 +89,7 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
     config, vocab = read_json(listing), read_json(path / _FILES[1])
     try:
         model = config["model"]
-        sides = [_plain({**model, **model[part]}) for part in ("encoder", "decoder", "embeddings")]
+        stacks = [_plain({**model, **model[part]}) for part in ("encoder", "decoder", "embeddings")]
         texts = [list(vocab[side]) for side in ("src", "tgt")]
         dropout = (config.get("training") or {}).get("dropout")
         own = vocab.get("specials") or {}
@@ -102,23 +104,16 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
         raise UsageError(
             f"{path}: {end} has two ids; Eole trains with the source's, so translations never end"
         )
-    settings = {**_settings_of(listing, sides), "dropout": dropout}
+    settings = {**_settings_of(listing, stacks), "dropout": dropout}
     for file in options.segmenters:
         if not file.exists():
             raise DataError(f"{file}: no such file; copy it there, or give --vocab")
     tensors = read_safetensors(sorted(path.glob("model.*.safetensors")))
     if settings["share_embeddings"] and "src_emb.embeddings.weight" in tensors:
         tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
-    import_parts(
-        path,
-        out,
-        options,
-        settings,
-        texts,
-        {name: tensor for name, tensor in tensors.items() if not _is_one(name, tensor)},
-        special=special,
-        names=_RENAMED,
-    )
+    tensors = {name: one for name, one in tensors.items() if not _is_one(name, one)}
+    sides = dictionaries_of(path, texts, special)
+    import_parts(path, out, options, settings, sides, renamed(tensors, _RENAMED))
     warn_of_steps(path, config, options.segmenters)
 
 

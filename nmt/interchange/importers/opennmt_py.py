@@ -98,16 +98,9 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> None:
     check_can_be_ours(checkpoint, settings, _ONLY)
     if settings.get("pos_ffn_activation_fn") == "silu":
         settings["pos_ffn_activation_fn"] = GATED
-    import_parts(
-        checkpoint,
-        out,
-        options,
-        settings,
-        texts,
-        _tensors_of(checkpoint, content),
-        special={**SPECIAL, BOS_ID: start},
-        names=RENAMED,
-    )
+    sides = dictionaries_of(checkpoint, texts, {**SPECIAL, BOS_ID: start})
+    tensors = renamed(_tensors_of(checkpoint, content), RENAMED)
+    import_parts(checkpoint, out, options, settings, sides, tensors)
     warn_of_steps(checkpoint, settings, options.segmenters)
 
 
@@ -127,28 +120,20 @@ def import_parts(
     out: Path,
     options: ImportOptions,
     settings: Mapping[str, Any],
-    listed: Sequence[Sequence[str]],
-    tensors: Mapping[str, Tensor],
-    *,
-    special: Mapping[int, str],
-    names: Mapping[str, str],
+    sides: Sequence[Dictionary],
+    tensors: dict[str, Tensor],
 ) -> None:
     """Write a model as a model file.
 
     path: of what is imported, for messages.
     settings: as OpenNMT-py names them; our Transformer can be what they say of its parts.
-    listed: the subwords of source and target, by id.
-    tensors: the weights, by their own names, which `names` replaces.
-    special: each of our special pieces.
+    tensors: the weights, by the names that Hugging Face gives to the same.
     """
     options = options.with_langs(path)
-    texts = [dict(enumerate(map(str, side))) for side in listed]
-    ids = _special_ids(path, texts, special)
-    weights = _weights_of(path, settings, tensors, names)
-    sides = [Dictionary(path, *of_side) for of_side in zip(texts, ids, strict=True)]
+    weights = _weights_of(path, settings, tensors)
     for side, table in zip(sides, EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
-    config = _config_of(path, settings, weights, ids[1])
+    config = _config_of(path, settings, weights, sides[1].special)
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
@@ -203,21 +188,25 @@ def read_safetensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     return tensors
 
 
-def _special_ids(
-    path: Path, texts: Sequence[Mapping[int, str]], special: Mapping[int, str]
-) -> list[dict[int, int]]:
-    """Return the foreign id of each of our special pieces, for source and target.
+def dictionaries_of(
+    path: Path, listed: Sequence[Sequence[str]], special: Mapping[int, str]
+) -> list[Dictionary]:
+    """Return the dictionaries of source and target (UsageError).
 
-    Sources have neither a start nor an end. In version 2, their vocabularies neither.
+    listed: the subwords of each, by id.
+    special: each of our special pieces. Sources have neither a start nor an end, and in version 2
+        neither have their vocabularies.
     """
     sides = []
-    for side, needed in zip(texts, ((PAD_ID, UNK_ID), special), strict=True):
-        ids = {text: id_ for id_, text in reversed([*side.items()])}
+    for subwords, needed in zip(listed, ((PAD_ID, UNK_ID), special), strict=True):
+        texts = dict(enumerate(map(str, subwords)))
+        ids = {text: id_ for id_, text in reversed([*texts.items()])}
         missing = [special[id_] for id_ in needed if special[id_] not in ids]
         if missing:
             raise UsageError(f"{path}: has no {missing[0]} in a vocabulary")
         unk = ids[special[UNK_ID]]
-        sides.append({id_: ids.get(name, unk) for id_, name in special.items()})
+        by_ours = {id_: ids.get(name, unk) for id_, name in special.items()}
+        sides.append(Dictionary(path, texts, by_ours))
     return sides
 
 
@@ -266,17 +255,11 @@ def _positions_of(path: Path, settings: Mapping[str, Any]) -> str:
     )
 
 
-def _weights_of(
-    path: Path,
-    settings: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    names: Mapping[str, str],
-) -> Weights:
-    """Return the weights by the names that Hugging Face gives to the same.
+def _weights_of(path: Path, settings: Mapping[str, Any], named: dict[str, Tensor]) -> Weights:
+    """Return the weights by our names for them.
 
     Linear layers have no biases, unless settings say so; ours have some, which are zeros then.
     """
-    named = renamed(tensors, names)
     if "lm_head.weight" not in named and not settings.get("share_decoder_embeddings"):
         raise DataError(f"{path}: lacks generator.weight; it is cut short")
     is_gated = settings.get("pos_ffn_activation_fn") == GATED
