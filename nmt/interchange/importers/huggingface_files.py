@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +145,8 @@ def of_sides(
     names: those that they have for `SIZES`.
     special: the foreign ids of our special pieces.
     """
-    values: dict[str, Any] = {
-        "decoder_start_token_id": special[BOS_ID],
-        "eos_token_id": special[EOS_ID],
-    }
+    start, end = special[BOS_ID], special[EOS_ID]
+    values: dict[str, Any] = {"decoder_start_token_id": start, "eos_token_id": end}
     for ours, theirs in zip(SIZES, names, strict=True):
         src, tgt = (side.get(theirs) for side in sides)
         values |= {ours: src, f"encoder_{ours}": src, f"decoder_{ours}": tgt}
@@ -179,47 +177,38 @@ def foreign_names(ours: str) -> list[str]:
     return [f"model.{side}.layers.{layer}.{name}.{suffix}" for name in names]
 
 
+@dataclass
 class Weights:
     """The weights of a model, by our names for them."""
 
-    def __init__(
-        self,
-        path: Path,
-        names: Collection[str],
-        read: Callable[[str], Tensor],
-        *,
-        tables: Mapping[str, str] = _TABLES,
-        names_of: Callable[[str], list[str]] = foreign_names,
-        lacking: str = "it is cut short, or smaller than its settings say",
-    ) -> None:
-        """Hold weights that are read by their own names.
+    path: Path
+    names: Collection[str]
+    """Their own names, by which they are read."""
+    read: Callable[[str], Tensor]
+    tables: Mapping[str, str] = field(default_factory=lambda: _TABLES)
+    """The names of parameters outside of layers."""
+    names_of: Callable[[str], list[str]] = foreign_names
+    """Returns the names of a layer's weight, or of a last norm."""
+    lacking: str = "it is cut short, or smaller than its settings say"
+    """What to say if a weight is not there."""
+    unread: set[str] = field(init=False)
+    """The names of weights that were not read yet."""
 
-        tables: the names of parameters outside of layers.
-        names_of: see `foreign_names`.
-        lacking: what to say if a weight is not there.
-        """
-        self.path, self.names = path, frozenset(names)
-        self._read, self._tables, self._names_of = read, tables, names_of
-        self._lacking = lacking
-        self.unread = {name for name in names if not _POSITIONS.fullmatch(name)}
-        """The names of weights that were not read yet."""
+    def __post_init__(self) -> None:
+        self.unread = {name for name in self.names if not _POSITIONS.fullmatch(name)}
 
     def of(self, ours: str) -> Tensor:
         """Return a weight, with foreign ids as rows; DataError if there is none."""
-        if ours in self._tables:
-            names = self._tables[ours].split()
+        if ours in self.tables:
+            names = self.tables[ours].split()
             theirs = [next(filter(self.names.__contains__, names), names[0])]
         else:
-            theirs = self._names_of(ours)
+            theirs = self.names_of(ours)
         if ours == OUTPUT_BIAS and theirs[0] not in self.names:
             return torch.zeros(len(self.of("tgt_embedding.weight")))
         parts = [self._get(name) for name in theirs]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]  # a copy only if need be
         return weight.flatten() if ours == OUTPUT_BIAS else weight
-
-    def has(self, ours: str) -> bool:
-        """Whether there is a layer's weight, or a last norm."""
-        return self.names.issuperset(self._names_of(ours))
 
     def has_attention_biases(self) -> bool:
         """Whether any bias of attention is not zero."""
@@ -249,12 +238,12 @@ class Weights:
 
     def positions(self) -> list[Tensor]:
         """Return the tables of positions that there are."""
-        return [self._read(name).float() for name in filter(_POSITIONS.fullmatch, self.names)]
+        return [self.read(name).float() for name in filter(_POSITIONS.fullmatch, self.names)]
 
     def check_tied(self, tables: Collection[str]) -> None:
         """Check that our tables which are one are copies of one in the folder (DataError)."""
-        names = {name for ours in tables for name in self._tables[ours].split()}
-        first, *others = sorted(names & self.names)
+        names = {name for ours in tables for name in self.tables[ours].split()}
+        first, *others = sorted(names.intersection(self.names))
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
                 raise DataError(
@@ -264,8 +253,8 @@ class Weights:
     def _get(self, name: str) -> Tensor:
         self.unread.discard(name)
         if name not in self.names:
-            raise DataError(f"{self.path}: lacks {name}; {self._lacking}")
-        weight = self._read(name)
+            raise DataError(f"{self.path}: lacks {name}; {self.lacking}")
+        weight = self.read(name)
         if not weight.is_floating_point():
             raise UsageError(f"{self.path}: {name} is in {weight.dtype}, which nmt does not import")
         if weight.dim() not in (1, 2):
@@ -305,11 +294,10 @@ def open_weights(folder: Path) -> Weights:
 
     DataError if there are none, UsageError if they are of Eole.
     """
-    for name, open_one in ((WEIGHTS, SafetensorsFile), (PICKLED, _Pickle)):
+    for name, open_one in ((WEIGHTS, _open_safetensors), (PICKLED, _open_pickle)):
         path, index = folder / name, folder / f"{name}{_INDEX}"
         if path.exists():
-            one = open_one(path)
-            return Weights(path, one.names, one.read)
+            return open_one(path)
         if index.exists():
             return _of_shards(index, open_one)
     if (folder / "model.00.safetensors").exists():
@@ -317,7 +305,7 @@ def open_weights(folder: Path) -> Weights:
     raise DataError(f"{folder / WEIGHTS}: no such file")
 
 
-def _of_shards(index: Path, open_one: Callable[[Path], SafetensorsFile | _Pickle]) -> Weights:
+def _of_shards(index: Path, open_one: Callable[[Path], Weights]) -> Weights:
     """Open the files that an index lists by weight."""
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not all(
@@ -332,20 +320,18 @@ def _of_shards(index: Path, open_one: Callable[[Path], SafetensorsFile | _Pickle
     return Weights(index, places, lambda name: shards[places[name]].read(name))
 
 
-class _Pickle:
-    """A file of torch, which is read into memory as a whole."""
+def _open_safetensors(path: Path) -> Weights:
+    file = SafetensorsFile(path)
+    return Weights(path, file.names, file.read)
 
-    def __init__(self, path: Path) -> None:
-        """Read the file; DataError if it is missing, damaged, or holds more than tensors."""
-        weights = read_pickle(path)
-        tensors = weights.values() if isinstance(weights, dict) else (None,)
-        if not all(isinstance(tensor, Tensor) for tensor in tensors):
-            raise DataError(f"{path}: damaged, or holds more than tensors")
-        self._weights: dict[str, Tensor] = weights
-        self.names = list(weights)
 
-    def read(self, name: str) -> Tensor:
-        return self._weights[name]
+def _open_pickle(path: Path) -> Weights:
+    """Read a file of torch as a whole; DataError if it is damaged, or holds more than tensors."""
+    weights = read_pickle(path)
+    tensors = weights.values() if isinstance(weights, dict) else (None,)
+    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+        raise DataError(f"{path}: damaged, or holds more than tensors")
+    return Weights(path, weights, weights.__getitem__)
 
 
 def read_pickle(path: Path) -> Any:

@@ -208,7 +208,7 @@ def _is_pre_norm(path: Path, stacks: Sequence[Mapping[str, Any]], weights: Weigh
     setting, version 2 would train an encoder and a decoder that differ, and have no last norms.
     """
     norms = [stack.get("layer_norm") for stack in stacks]
-    if norms == [None, None] and weights.has("encoder_norm.weight"):
+    if norms == [None, None] and "model.encoder.layer_norm.weight" in weights.names:
         return True
     if norms[0] != norms[1] or norms[0] not in ("pre", "post"):
         raise UsageError(
