@@ -12,9 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt import console
@@ -190,8 +188,7 @@ def _specification(model: Transformer, card: ModelCard, positions: int) -> Any:
     )
     _fill(spec, model, card.tgt_vocabulary, positions)
     spec.config.layer_norm_epsilon = cast(EncoderLayer, model.encoder[0]).after_attention.norm.eps
-    vocabularies = card.src_vocabulary, card.tgt_vocabulary
-    src, tgt = (vocabulary.pieces for vocabulary in vocabularies)
+    src, tgt = card.src_vocabulary.pieces, card.tgt_vocabulary.pieces
     spec.register_source_vocabulary(_names_of_sources(src, card.src_vocabulary.known))
     spec.register_target_vocabulary(tgt)
     spec.config.add_source_eos = model.config.source_end
@@ -232,19 +229,14 @@ def _fill(spec: Any, model: Transformer, vocabulary: Vocabulary, positions: int)
             table = torch.zeros(positions, model.config.d_model)  # with rotary ones
             if added is not None:
                 table = added(torch.arange(positions), positions)
-            side.position_encodings.encodings = _array(table)
+            side.position_encodings.encodings = table.detach().numpy()
     for name, weight in weights.items():
         *parts, last = name.split("/")
         place = spec
         for part in parts:  # such as layer_0, the first one of a list
             listed, _, number = part.rpartition("_")
             place = getattr(place, part, None) or getattr(place, listed)[int(number)]
-        setattr(place, last, _array(weight))
-
-
-def _array(weight: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = weight.detach().numpy()
-    return array
+        setattr(place, last, weight.detach().numpy())
 
 
 def _decoder_inputs(model: Transformer) -> Tensor:

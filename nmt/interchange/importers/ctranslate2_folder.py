@@ -150,13 +150,13 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         config, tables, sines_first, _ = _config_of(weights, settings, sides, tokens)
         src, tgt = (VocabularyMapping((one,), np.arange(len(one)), ()) for one in both)
         langs = options.langs[0] or card.src_lang, options.langs[1] or card.tgt_lang
-        longest, languages = card.max_src_tokens, card.languages
-        foreign = ForeignModel(config, src, tgt, langs, longest, languages, sines_first)
+        foreign = ForeignModel(config, src, tgt, langs, card.max_src_tokens, card.languages)
     else:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, sines_first, positions = _config_of(weights, settings, sides, tokens)
-        foreign = _foreign(folder, sides, config, sines_first, positions - 1, options)
+        foreign = _foreign(folder, sides, config, options)
+        foreign = replace(foreign, max_src_tokens=positions - 1)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -165,8 +165,6 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
     unread = set(weights)
 
     def read(ours: str) -> Tensor:
-        if ours.endswith("_positions.weight"):
-            return tables[ours][: config.max_positions]
         if ours in tables:
             return tables[ours]
         name = foreign_name(ours)
@@ -179,6 +177,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
+    foreign = replace(foreign, sines_first=sines_first)
     write_imported(out, weights.path, foreign, read, unread)
 
 
@@ -317,12 +316,7 @@ def _pieces_in(path: Path) -> list[str]:
 
 
 def _foreign(
-    folder: Path,
-    sides: Sequence[_Side],
-    config: TransformerConfig,
-    sines_first: bool,
-    longest: int,
-    options: ImportOptions,
+    folder: Path, sides: Sequence[_Side], config: TransformerConfig, options: ImportOptions
 ) -> ForeignModel:
     """Return all but the weights, with what lies beside a model or a package of Argos says."""
     package, places, named = folder.parent / _ARGOS, [folder], dict[str, Any]()
@@ -341,20 +335,17 @@ def _foreign(
     options = ImportOptions(langs, segmenters, moses)
     if not codes:
         options = options.with_langs(folder)
-    model = with_sides(
-        config,
-        [Dictionary(side.path, side.texts, {id_: id_ for id_ in SPECIAL}) for side in sides],
-        options,
-        is_joint=is_joint,
-        controls={*filter(TAG.fullmatch, pieces), *codes.values()},
-    )
+    special = {id_: id_ for id_ in SPECIAL}
+    dictionaries = [Dictionary(side.path, side.texts, special) for side in sides]
+    controls = {*filter(TAG.fullmatch, pieces), *codes.values()}
+    model = with_sides(config, dictionaries, options, is_joint=is_joint, controls=controls)
     languages = tags_of(model.src.vocabularies[0])
     if codes:
         languages = LanguageTokens(codes, src="src", tgt="tgt")
         for side, lang in zip(("src", "tgt"), langs, strict=True):
             if lang:
                 languages.check(side, lang, f"--{side}", is_given=True)
-    return replace(model, max_src_tokens=longest, languages=languages, sines_first=sines_first)
+    return replace(model, languages=languages)
 
 
 def _config_of(
@@ -369,7 +360,8 @@ def _config_of(
     d_ff, width = weights[f"{layer}/ffn/linear_0/weight"].shape
     positions, sines_first = _positions_of(weights, settings)
     found = [weights.pop(name) for name in POSITIONS.values() if name in weights]
-    tables = dict(zip(POSITIONS, found, strict=False))
+    most = positions.get("max_positions")  # only of learned ones
+    tables = {ours: table[:most] for ours, table in zip(POSITIONS, found, strict=False)}
     weights.setdefault(_TABLES[OUTPUT_BIAS], torch.zeros(len(weights[_OUTPUT])))
     for ours, theirs in _TABLES.items():
         table, rows = weights[theirs], sides[ours != EMBEDDINGS[0]].rows

@@ -185,10 +185,8 @@ def _options_of(path: Path, arrays: Any) -> dict[str, Any]:
 
 def _model_config(path: Path, options: dict[str, Any]) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    number, is_recurrent = (
-        Config(path, options).number,
-        options.get("transformer-decoder-autoreg") == "rnn",
-    )
+    number = Config(path, options).number
+    is_recurrent = options.get("transformer-decoder-autoreg") == "rnn"
     needed = dict.fromkeys(("dec-cell", "transformer-ffn-activation"))
     only = {**_ONLY, "dec-cell": ("ssru",)} if is_recurrent else _ONLY
     check_can_be_ours(path, needed | options, only)
@@ -199,17 +197,15 @@ def _model_config(path: Path, options: dict[str, Any]) -> TransformerConfig:
             f"{path}: {', '.join(names)} are {norms}; nmt imports only "
             f"{' and '.join(map(str, PRE_NORM))}"
         )
-    widths = {number("transformer-dim-ffn")}
-    if options.get("transformer-decoder-dim-ffn"):
-        widths.add(number("transformer-decoder-dim-ffn"))
-    if len(widths) > 1:
+    d_ff, of_decoder = number("transformer-dim-ffn"), "transformer-decoder-dim-ffn"
+    if options.get(of_decoder) and number(of_decoder) != d_ff:
         raise UsageError(f"{path}: nmt has no models whose sides differ in transformer-dim-ffn")
     ties = options.get("tied-embeddings-all"), options.get("tied-embeddings")
     config = TransformerConfig(
         num_encoder_layers=number("enc-depth"),
         num_decoder_layers=number("dec-depth"),
         d_model=number("dim-emb"),
-        d_ff=max(widths),
+        d_ff=d_ff,
         num_heads=number("transformer-heads"),
         pre_norm=PRE_NORM[norms],
         norm_epsilon=MARIAN_EPSILON,

@@ -89,6 +89,7 @@ def with_sides(
 ) -> ForeignModel:
     """Return a model with our ids for those of the dictionaries of source and target.
 
+    config: it gets a bias of the output if some of our ids have no row.
     options: with languages; without segmenters, lines are subwords, parted by spaces.
     is_joint: whether the sides share their embeddings.
     takes_apart: whether subwords that a dictionary lacks are taken apart. Otherwise they are
