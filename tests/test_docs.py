@@ -189,6 +189,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_text(folder, name, pairs(40, seed=seed))
     for name in ("newstest2013", "newstest2014"):
         write_text(folder, name, pairs(20, seed=9))
+    write_text(folder, "held-out", pairs(120, seed=31))
     for name in ("news", "newstest2013", "newstest2014"):  # as if it were French
         shutil.copy(folder / f"{name}.de", folder / f"{name}.fr")
     rows = (f"{src}\t{tgt}\n" for src, tgt in pairs(40, seed=30))

@@ -29,7 +29,7 @@ from nmt.system.files import naming
 
 _INTERRUPTED = 130
 """What typer makes of a KeyboardInterrupt that it sees, between a program's start and a command."""
-_ANSWER_ON_STDOUT = ("score", "rescore", "evaluate", "models", "data")
+_ANSWER_ON_STDOUT = ("score", "rescore", "evaluate", "calibrate", "models", "data")
 
 
 def _guarded(name: str, command: Callable[..., None]) -> Callable[..., None]:
@@ -80,7 +80,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
 
 
 COMMANDS = tuple(
-    "prepare train average distill translate score rescore evaluate "
+    "prepare train average distill translate score rescore evaluate calibrate "
     "import export models data".split()
 )
 

@@ -12,6 +12,7 @@ from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
 from nmt.models.device import QUANTIZATIONS
 from nmt.system.files import is_there, resolved
+from nmt.translate.calibration import take_along
 
 EXAMPLES = (
     "nmt export averaged.safetensors",
@@ -163,7 +164,10 @@ def export(
     if form == "bergamot":
         _open_text(source, given)
     write = getattr(_module(exporter), f"export_{form}")
-    console.notice(f"{out}: {source} for {write(source, target, **given)}")
+    written = write(source, target, **given)
+    if form == "ctranslate2":
+        take_along(source, target)
+    console.notice(f"{out}: {source} for {written}")
 
 
 def _module(exporter: Exporter) -> Any:

@@ -151,6 +151,7 @@ def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -
             "fell_back": sum(counts.fell_back.lines for counts in done),
             "failed": sum(counts.failed.lines for counts in done),
             "failed_files": failed_files,
+            "unusual": sum(counts.unusual for counts in done),
             "edited": sum(counts.edited for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),

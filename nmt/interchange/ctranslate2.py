@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt import console
 from nmt.data.vocabulary import BOS_ID, EOS_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError, did_you_mean
-from nmt.interchange.ctranslate2_manifest import FORMAT_VERSION, MANIFEST, Export
+from nmt.interchange.ctranslate2_manifest import CALIBRATION, FORMAT_VERSION, MANIFEST, Export
 from nmt.interchange.exports import check_replaceable, load_transformer, write_vocabularies
 from nmt.interchange.importers.ctranslate2_folder import POSITIONS, foreign_name
 from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS
@@ -61,7 +61,7 @@ def export_ctranslate2(
     if out.exists():
         known = _files_of_export(out)
         check_replaceable(out, is_export=bool(known))
-        if others := sorted(entry.name for entry in out.iterdir() if entry.name not in known):
+        if others := sorted({entry.name for entry in out.iterdir()} - {CALIBRATION, *known}):
             raise UsageError(f"{out}: has other files than an export's, such as {others[0]}")
     spec, card, positions = quantized_specification(path, quantization)
     duties = duties_of_others(card)

@@ -14,6 +14,7 @@ from nmt.errors import DataError
 from nmt.system.files import parse_json, read_file, sha256_file
 
 MANIFEST = "export.json"
+CALIBRATION = "quality.json"  # by `nmt calibrate`, perhaps later than the export
 FORMAT_VERSION = 1
 # Of CTranslate2:
 _MODEL = "model.bin"

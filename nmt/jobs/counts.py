@@ -15,6 +15,8 @@ from nmt.markup.kept_pieces import find_message
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Tally, Translation
 
+_MOST_UNUSUAL = 0.1  # of the lines of a text like that of calibration, where it is 0.01
+
 
 def translate_whole(
     lines: Sequence[Line], pool_lines: int, start: Callable[[], Translators], unit: str
@@ -58,6 +60,10 @@ class Counts:
     """ICU messages with branches, which markup keeps as they are."""
     with_terms: int = 0  # in their source
     without_term: Tally = field(default_factory=Tally)  # that should have put something there
+    rated: int = 0  # with an estimated chrF
+    unusual: int = 0  # of them
+    chrf: float = 0.0  # the estimates, each as often as its source has characters
+    characters: int = 0  # of the sources of rated lines
     failed: Tally = field(default_factory=Tally)
 
     def add(self, line: Line, best: Translation, *, composes: bool) -> None:
@@ -73,6 +79,11 @@ class Counts:
             return
         if not best.segments and find_message(line.text):
             self.messages.add(number)
+        if best.quality is not None:
+            self.rated += 1
+            self.unusual += best.quality.is_unusual
+            self.chrf += best.quality.chrf * len(line.text)
+            self.characters += len(line.text)
         self.split += best.segments > 1
         self.guarded += best.guarded
         self.copied += best.copied
@@ -88,16 +99,33 @@ class Counts:
             self.cut.add(number)
 
     def warn(
-        self, name: str, unit: str = "line", *, encoding: str = "", too_long: str = ""
+        self,
+        name: str,
+        unit: str = "line",
+        *,
+        encoding: str = "",
+        too_long: str = "",
+        calibrated: int = 0,
     ) -> None:
         """Warn about what was not as it should be, and name the first line or unit of the text.
 
+        calibrated: with how many lines, if the quality is to be told.
         encoding: of the text, if it has lines.
         too_long: what lines that were cut have, if that is to be told.
         """
         for tally, verbs, fault, after in self._faults(unit, encoding, too_long):
             if tally.lines:
                 console.warning(tally.told(name, verbs, fault, after, unit))
+        if calibrated and self.rated:
+            share = self.unusual / self.rated
+            told = (
+                f"{name}: chrF may be {self.chrf / self.characters:.1f}, if the text is like the "
+                f"{calibrated:,} lines of calibration; {share:.0%} of its {unit}s are unusual"
+            )
+            if share > _MOST_UNUSUAL:
+                console.warning(f"{told}, so it is not; calibrate with 100 lines of such text")
+            else:
+                console.notice(told)
 
     def _faults(
         self, unit: str, encoding: str, too_long: str

@@ -112,7 +112,7 @@ class Job:
             if source is not None and (kind := self._document_type(source)):
                 written, counts = self._translate_document(kind, source, source.read_bytes())
                 write(b"", written, counts)
-                counts.warn(str(source), "unit", too_long=_TOO_LONG)
+                self._warn(counts, source, "unit")
                 return counts
             if source is not None and source.is_file():
                 total, counts = self._count_lines(source), Counts()
@@ -205,7 +205,7 @@ class Job:
             counts = replace(journal.progress.counts)
             if rest is None:
                 console.notice(f"{output}: already translated")
-                counts.warn(str(source), encoding=self.encoding.name, too_long=_TOO_LONG)
+                self._warn(counts, source)
                 return counts
             if counts.lines:
                 try:
@@ -259,9 +259,8 @@ class Job:
             counts = journal.progress.counts
             if not journal.progress.file_sha256:
                 journal.finish()
-        unit, encoding = ("paragraph", self.encoding.name) if self.columns else ("unit", "")
         # Also if that was in an earlier run.
-        counts.warn(str(source), unit, encoding=encoding, too_long=_TOO_LONG)
+        self._warn(counts, source, "paragraph" if self.columns else "unit")
         return counts
 
     def _translate_document(
@@ -303,6 +302,19 @@ class Job:
 
     def _chunks(self, source: Path) -> Iterator[bytes]:
         return read_chunks(source, self.encoding, any_bytes=True)
+
+    def _warn(
+        self, counts: Counts, name: Path | str, unit: str = "line", *, too_long: str = _TOO_LONG
+    ) -> None:
+        """Warn about what was not as it should be, and tell the quality if that is asked for."""
+        calibration = self.config.calibration
+        counts.warn(
+            str(name),
+            unit,
+            encoding="" if unit == "unit" else self.encoding.name,
+            too_long=too_long,
+            calibrated=calibration.lines if calibration else 0,
+        )
 
     def _before(self, source: Path, line: int) -> Sequence[str]:
         """Return the lines of a file before this one, from 0, as far as they may be context."""
@@ -354,7 +366,7 @@ class Job:
         limit = translators.translator.language_pair.max_src_tokens
         whose = "sentences of " if self.config.split else ""
         too_long = f"{whose}more than {limit} tokens"
-        counts.warn(name, encoding=self.encoding.name, too_long=too_long)
+        self._warn(counts, name, too_long=too_long)
         if self.options.attention is not None:
             if first:
                 picture = translators.translator.draw_attention(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KIND = "a model file"
 CARD = "card.safetensors"  # the name of one without weights, in an export
+RUN_MODELS = "best.safetensors", "last.safetensors"  # in a run folder, the first that is there
 FORMAT_VERSION = 3
 _WEIGHT = "weights/"
 _SRC_VOCABULARY, _TGT_VOCABULARY = "vocabulary/src", "vocabulary/tgt"
@@ -239,7 +240,7 @@ def find_model(path: Path) -> Path:
             hint = f"; if Hugging Face has it, hf download {path} --local-dir {path.name}"
             raise DataError(f"{path}: no such file or folder{hint * is_of_hub}") from None
         return path
-    for name in ("best.safetensors", "last.safetensors"):
+    for name in RUN_MODELS:
         if (path / name).is_file():
             return path / name
     if (path / "dataset.json").is_file():

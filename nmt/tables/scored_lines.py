@@ -18,10 +18,11 @@ _FORMS = {
     "NUMBER<TAB>TEXT": re.compile(r" *\d+\t.*"),  # also of `cat -n`
 }
 """A line of each form, such as those of `nmt translate`."""
+_UNRATED = "-\t"  # instead of the score of a line that `nmt translate --quality` has copied
 
 
 def form_of(lines: Sequence[str]) -> str:
     """Return the form that all lines with text have; empty if they are plain text."""
-    with_text = [line for line in lines if line.strip()]
+    with_text = [line for line in lines if line.strip() and not line.startswith(_UNRATED)]
     found = (form for form, pattern in _FORMS.items() if all(map(pattern.fullmatch, with_text)))
     return next(found, "") if with_text else ""

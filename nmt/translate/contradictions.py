@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from nmt.config.fields import all_declared, declared, option_name, parts
@@ -82,9 +83,14 @@ TABLE = (
         for option in ("--temperature", "--top-k", "--top-p", "--seed")
     ),
     Contradiction("--scores", "--format jsonl", "that has them anyway"),
-    Contradiction(N_BEST_LIST, "--scores", _OWN_FORM, ("--format jsonl",)),
-    Contradiction(N_BEST_LIST, "--alignment", _OWN_FORM, ("--format jsonl",)),
-    Contradiction("--scores", "--alignment", _OWN_FORM, ("--format jsonl",)),
+    *(
+        Contradiction(option, other, _OWN_FORM, ("--format jsonl",))
+        for option, other in combinations((N_BEST_LIST, "--scores", "--alignment", "--quality"), 2)
+    ),
+    *(
+        Contradiction(option, "--quality", "it was calibrated without")
+        for option in ("--prefixes", "--terms", "--context", "--sample", "--ensemble")
+    ),
     *(
         Contradiction(option, EXPORT, f"{why}{_NOT_IN_EXPORT}", unless)
         for option, why, unless in (

@@ -22,6 +22,7 @@ from nmt.models.device import PRECISIONS
 from nmt.search.options import Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
 from nmt.tables.formats import file_and_columns
+from nmt.translate.calibration import Calibration
 from nmt.translate.contradictions import (
     EXPORT,
     N_BEST_LIST,
@@ -119,6 +120,11 @@ class TranslationConfig:
         panel="Search",
     )
     scores: bool = _text_value(False, "Write `SCORE<TAB>TEXT`.")
+    quality: bool = _text_value(
+        False,
+        "Write `CHRF<TAB>TEXT`, with the sentence chrF that such lines had when `nmt calibrate` "
+        "saw the model. Of documents and columns, only tell it of the whole.",
+    )
     alignment: bool = _text_value(
         False,
         "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
@@ -131,6 +137,8 @@ class TranslationConfig:
         "utf-8", "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8."
     )
     strict: bool = _text_value(False, "Fail at the first line that is not in the encoding.")
+    calibration: Calibration | None = None
+    """Of the model; `opened` reads it for `quality`."""
     precision: str = value(
         "auto",
         "Precision of matrix products. fp16 needs a GPU. auto takes bf16 on GPUs since Ampere and "
@@ -162,7 +170,17 @@ class TranslationConfig:
         opened = replace(self, models=tuple(map(model_of, self.models)))
         refuse_contradictions(opened.given)
         opened._check_models()
+        if self.quality:
+            calibration = Calibration.open(opened.models[0], self.calibrated)
+            opened = replace(opened, calibration=calibration)
         return opened
+
+    @property
+    def calibrated(self) -> dict[str, object]:
+        """The options of search that a calibration holds for. Scores have no part in it."""
+        given = options_given(self.search) | {"--split": self.split, "--no-split": self.no_split}
+        given.pop("--length-penalty-form", None)
+        return {name: value for name, value in given.items() if value is not False}
 
     @classmethod
     def from_call(
@@ -234,6 +252,7 @@ class TranslationConfig:
         if self.format == "jsonl":
             return "jsonl"
         chosen = {"n-best": self.n_best, "scores": self.scores, "alignment": self.alignment}
+        chosen["quality"] = self.quality
         return next((form for form, is_chosen in chosen.items() if is_chosen), "text")
 
     def _check_models(self) -> None:

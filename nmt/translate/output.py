@@ -20,6 +20,7 @@ from operator import attrgetter
 from nmt.console import counted
 from nmt.errors import DataError
 from nmt.lexical.lemmas import TermUse
+from nmt.scoring.quality import Estimate
 from nmt.tables.scored_lines import N_BEST, form_of
 from nmt.translate.alignment import Alignment, pharaoh
 
@@ -43,6 +44,9 @@ class Translation:
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
     terms: tuple[TermUse, ...] = ()  # of the line, if it was translated with terms
+    quality: Estimate | None = (
+        None  # of its sentence chrF, if requested, unless it was not searched
+    )
     others: tuple[Translation, ...] = ()  # from the second best on, if requested
 
     @property
@@ -101,6 +105,12 @@ def render_scored(_number: int, translation: Translation) -> list[str]:
     return [f"{translation.score:.6f}\t{translation.text.replace(chr(9), ' ')}"]
 
 
+def render_rated(_number: int, translation: Translation) -> list[str]:
+    """Return the estimated chrF and the best translation, tab-separated."""
+    rating = f"{translation.quality.chrf:.1f}" if translation.quality else "-"
+    return [f"{rating}\t{translation.text.replace(chr(9), ' ')}"]
+
+
 def render_n_best(number: int, translation: Translation) -> list[str]:
     """Return all translations in the Moses form, one per line."""
     return [str(Entry(number, candidate.text, candidate.score)) for candidate in translation.n_best]
@@ -138,6 +148,8 @@ def _fields(translation: Translation) -> dict[str, object]:
         "fell_back": translation.fell_back,
     }
     fields |= {name: value for name, value in others.items() if value}
+    if translation.quality is not None:
+        fields["quality"] = [round(chrf, 1) for chrf in translation.quality[:3]]
     alignment = translation.alignment
     if alignment is not None:
         fields["src_tokens"] = alignment.src_tokens
@@ -155,6 +167,7 @@ RENDERS: dict[str, Render] = {
     "scores": render_scored,
     "n-best": render_n_best,
     "alignment": render_aligned,
+    "quality": render_rated,
     "jsonl": render_json,
 }
 """By name of the form."""

@@ -21,6 +21,7 @@ from nmt.search.retry import (
     search_placed,
     search_with_low_limit,
 )
+from nmt.translate.calibration import rate
 from nmt.translate.context import search_windows, windows_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
@@ -110,6 +111,8 @@ def translate_lines(
         for number, again in zip(restores, aligned, strict=True):
             first = translations[number]
             translations[number] = replace(again, context=first.context, fell_back=first.fell_back)
+    if config.calibration is not None:  # whose features are those of text without tags
+        rate(config.calibration.curve, texts, translations)
     for number, restore in restores.items():
         translations[number] = restored(
             translations[number], texts[number], restore, keeps_alignment=config.alignment

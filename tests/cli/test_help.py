@@ -32,7 +32,7 @@ def test_help_names_values_without_types_or_double_brackets(
     assert not re.findall(r"<(?:bool|str|path|list.*)>|\[\[|{[A-Z]", shown)
 
 
-LONG = ("prepare", "train", "distill", "translate", "score", "rescore")
+LONG = ("prepare", "train", "distill", "translate", "score", "rescore", "calibrate")
 """The commands with more options than most people need."""
 
 

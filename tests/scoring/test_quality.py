@@ -1,0 +1,66 @@
+"""A curve told by log-probability and lengths: what it says of lines that it was not fitted to."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nmt.scoring.quality import Curve, features_of, try_halves
+
+
+def lines(count: int, *, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw features (N, 3) and chrF (N,), which bends as a logistic curve does, with noise."""
+    random = np.random.default_rng(seed)
+    rows = random.normal([-0.7, 3.5, 0.1], [0.3, 0.5, 0.2], (count, 3))
+    bent = 1 / (1 + np.exp(-(2.5 + rows @ [4, 0.2, -1])))
+    return rows, 100 * np.clip(bent + random.normal(0, 0.12, count), 0, 1)
+
+
+def test_what_is_told_is_true_in_each_tenth_of_unseen_lines() -> None:
+    told = Curve.fit(*lines(1_000, seed=1)).estimates((unseen := lines(20_000, seed=2))[0])
+    true = unseen[1]
+    assert all(one.low <= one.chrf <= one.high for one in told)
+    order = np.argsort([one.chrf for one in told])
+    for tenth in np.array_split(order, 10):
+        assert np.mean([told[n].chrf for n in tenth]) == pytest.approx(true[tenth].mean(), abs=2.5)
+    inside = np.mean([one.low <= chrf <= one.high for one, chrf in zip(told, true, strict=True)])
+    assert 0.75 < inside < 0.85
+    assert np.mean([one.is_unusual for one in told]) == pytest.approx(0.01, abs=0.01)
+    bent = lines(20_000, seed=2)[0] @ [4, 0.2, -1]
+    assert np.corrcoef([one.chrf for one in told], 1 / (1 + np.exp(-2.5 - bent)))[0, 1] > 0.99
+
+
+def test_the_weights_are_the_maximum_of_the_penalised_likelihood() -> None:
+    rows, chrf = lines(300, seed=3)
+    curve = Curve.fit(rows, chrf)
+    inputs = np.c_[np.ones(300), (rows - curve.means) / curve.deviations]
+    weights = np.array(curve.weights)
+    residual = chrf / 100 - 1 / (1 + np.exp(-inputs @ weights))
+    gradient = inputs.T @ residual - 0.25 * weights * [0, 1, 1, 1]
+    assert gradient == pytest.approx([0, 0, 0, 0], abs=1e-3)
+
+
+@pytest.mark.parametrize("chrf", [0.0, 100.0])
+def test_lines_that_are_all_alike_have_a_curve(chrf: float) -> None:
+    rows, all_alike = np.full((100, 3), 0.5), np.full(100, chrf)
+    (told,) = Curve.fit(rows, all_alike).estimates(rows[:1])
+    assert told.chrf == pytest.approx(chrf, abs=0.1)
+    assert try_halves(rows, all_alike).correlation == 0
+
+
+def test_a_trial_tells_each_half_by_the_other() -> None:
+    rows, chrf = lines(1_000, seed=4)
+    trial = try_halves(rows, chrf)
+    assert [true for _, true in trial.fifths] == sorted(true for _, true in trial.fifths)
+    assert all(abs(told - true) < 3 for told, true in trial.fifths)
+    assert trial.correlation > 0.6
+    chance = chrf.std() / math.sqrt(100) * math.sqrt(2 / math.pi)  # of means of 100 lines
+    assert trial.error < chance
+    shuffled = np.random.default_rng(5).permutation(chrf)  # nothing to learn
+    assert abs(try_halves(rows, shuffled).correlation) < 0.15
+
+
+def test_features_count_the_end_of_each_segment_and_characters() -> None:
+    row = features_of("ab cd", "xyz", -6.0, tokens=4, segments=2)
+    assert row == [-1.0, math.log(3.5), math.log(4 / 6)]
