@@ -7,6 +7,7 @@ from typing import Annotated
 
 from nmt import console
 from nmt.cli.options import Quiet, argument
+from nmt.cli.score import read_texts
 from nmt.config.fields import like, value
 from nmt.errors import DataError
 from nmt.jobs.options import JobOptions
@@ -55,23 +56,16 @@ def calibrate(
     by each other. Of each fifth of the lines, it has the means of what was told and what was true.
     """
     from nmt.data.composition import compose_lines
-    from nmt.data.corpus import Encoding
     from nmt.jobs.counts import translate_whole
     from nmt.jobs.lines import Line
     from nmt.jobs.parallel import Translators
-    from nmt.scoring.inputs import Text, check_plain, check_segments, read_text
-    from nmt.scoring.metrics import check_line_counts, make_metrics
+    from nmt.scoring.inputs import Text
+    from nmt.scoring.metrics import make_metrics
     from nmt.scoring.quality import LINES_TOGETHER, Curve, try_halves
     from nmt.scoring.text_warnings import text_warnings
     from nmt.translate.calibration import FEWEST_LINES, Calibration, checksum, known_of
 
-    texts = [
-        read_text(path, Encoding.find(encoding), use, quoting)
-        for use, path in (("source", source), ("reference", reference))
-    ]
-    check_plain(texts)
-    check_line_counts([(text.name, len(text.lines)) for text in texts])
-    check_segments(texts)
+    texts = read_texts([("source", source), ("reference", reference)], encoding, quoting)
     config = TranslationConfig(
         models=(model,),
         search=search,

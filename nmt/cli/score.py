@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,20 +91,27 @@ def _read(
     reference: Path, hypothesis: Path, options: ScoringOptions
 ) -> tuple[list[Text], list[Text], Text | None]:
     """Read and check all texts: the references, the output with its baselines, and the source."""
+    references = [("reference", path) for path in (reference, *options.references)]
+    outputs = [("hypothesis", path) for path in (hypothesis, *options.baselines)]
+    source = [("source", options.source)] if options.source is not None else []
+    texts = read_texts([*references, *outputs, *source], options.encoding, options.quoting)
+    first, last = len(references), len(references) + len(outputs)
+    return texts[:first], texts[first:last], next(iter(texts[last:]), None)
+
+
+def read_texts(
+    paths: Sequence[tuple[str, Path]], encoding: str, quoting: Sequence[str]
+) -> list[Text]:
+    """Read texts that go together line by line, each with its use, and check that they do."""
     from nmt.data.corpus import Encoding
     from nmt.scoring.inputs import check_plain, check_segments, read_text
     from nmt.scoring.metrics import check_line_counts
 
-    encoding = Encoding.find(options.encoding)
-    read = partial(read_text, encoding=encoding, quoting=options.quoting)
-    references = [read(path, use="reference") for path in (reference, *options.references)]
-    outputs = [read(path) for path in (hypothesis, *options.baselines)]
-    source = None if options.source is None else read(options.source, use="source")
-    texts = [*references, *outputs, *([source] if source is not None else [])]
+    texts = [read_text(path, Encoding.find(encoding), use, quoting) for use, path in paths]
     check_plain(texts)
     check_line_counts([(text.name, len(text.lines)) for text in texts])
     check_segments(texts)
-    return references, outputs, source
+    return texts
 
 
 def _metrics(
