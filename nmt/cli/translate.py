@@ -139,6 +139,10 @@ def translate(
 
 def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -> None:
     seconds = sum(counts.seconds for counts in done)
+    quality = {}
+    if characters := sum(counts.characters for counts in done):
+        chrf = sum(counts.chrf for counts in done) / characters
+        quality = {"chrf": round(chrf, 1), "unusual": sum(counts.unusual for counts in done)}
     console.summary(
         {
             "lines_in": sum(counts.lines for counts in done),
@@ -149,9 +153,9 @@ def _summarize(done: Sequence[Counts], failed_files: int, *, with_quiet: bool) -
             "copied": sum(counts.copied for counts in done),
             "remembered": sum(counts.remembered for counts in done),
             "fell_back": sum(counts.fell_back.lines for counts in done),
+            **quality,
             "failed": sum(counts.failed.lines for counts in done),
             "failed_files": failed_files,
-            "unusual": sum(counts.unusual for counts in done),
             "edited": sum(counts.edited for counts in done),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(sum(counts.tokens for counts in done) / max(seconds, 1e-9)),
