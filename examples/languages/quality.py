@@ -55,8 +55,8 @@ def row(name: str, translator: Translator, sources: list[str], references: list[
         own, rest = np.split(draw.permutation(count), [100])
         told_rest = Curve.fit(features[own], true[own]).estimates(features[rest])
         biases.append(np.mean([one.chrf for one in told_rest]) - true[rest].mean())
-    numbers = told.mean(), true.mean(), differences.mean()
-    numbers = *numbers, np.abs(of_100).mean(), np.abs(of_groups).mean()
+    errors = np.abs(of_100).mean(), np.abs(of_groups).mean()
+    numbers = told.mean(), true.mean(), differences.mean(), *errors
     found = len(worst.intersection(order[: count // 10])) / len(worst)
     shares = inside, np.corrcoef(told, true)[0, 1], found
     return [

@@ -10,9 +10,10 @@ from nmt import console
 from nmt.cli.options import Quiet, argument, check_new_file, completion
 from nmt.config.fields import value
 from nmt.errors import UsageError, did_you_mean
+from nmt.interchange.ctranslate2_manifest import CALIBRATION
 from nmt.models.device import QUANTIZATIONS
 from nmt.system.files import is_there, resolved
-from nmt.translate.calibration import take_along
+from nmt.translate.calibration import for_export
 
 EXAMPLES = (
     "nmt export averaged.safetensors",
@@ -164,9 +165,10 @@ def export(
     if form == "bergamot":
         _open_text(source, given)
     write = getattr(_module(exporter), f"export_{form}")
+    calibration = for_export(source, target) if form == "ctranslate2" else None
     written = write(source, target, **given)
-    if form == "ctranslate2":
-        take_along(source, target)
+    if calibration is not None:
+        (target / CALIBRATION).write_bytes(calibration)
     console.notice(f"{out}: {source} for {written}")
 
 

@@ -12,10 +12,12 @@ from nmt.data.composition import DECOMPOSED_REMEDY, is_decomposed
 from nmt.jobs.lines import Line
 from nmt.jobs.parallel import Translators
 from nmt.markup.kept_pieces import find_message
+from nmt.scoring.quality import length_of
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.output import Tally, Translation
 
-_MOST_UNUSUAL = 0.1  # of the lines of a text like that of calibration, where it is 0.01
+# Of the lines of a text like that of calibration, where one of a hundred is unusual.
+_MOST_UNUSUAL, _FEW_UNUSUAL = 0.1, 2
 
 
 def translate_whole(
@@ -82,8 +84,8 @@ class Counts:
         if best.quality is not None:
             self.rated += 1
             self.unusual += best.quality.is_unusual
-            self.chrf += best.quality.chrf * len(line.text)
-            self.characters += len(line.text)
+            self.chrf += best.quality.chrf * length_of(line.text)
+            self.characters += length_of(line.text)
         self.split += best.segments > 1
         self.guarded += best.guarded
         self.copied += best.copied
@@ -117,12 +119,12 @@ class Counts:
             if tally.lines:
                 console.warning(tally.told(name, verbs, fault, after, unit))
         if calibrated and self.rated:
-            share = self.unusual / self.rated
             told = (
                 f"{name}: chrF may be {self.chrf / self.characters:.1f}, if the text is like the "
-                f"{calibrated:,} lines of calibration; {share:.0%} of its {unit}s are unusual"
+                f"{calibrated:,} lines of calibration; {self.unusual:,} of {self.rated:,} {unit}s "
+                "are unusual"
             )
-            if share > _MOST_UNUSUAL:
+            if self.unusual > max(_FEW_UNUSUAL, _MOST_UNUSUAL * self.rated):
                 console.warning(f"{told}, so it is not; calibrate with 100 lines of such text")
             else:
                 console.notice(told)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -42,11 +43,17 @@ class Trial(NamedTuple):
 
 def features_of(source: str, text: str, log_prob: float, tokens: int, segments: int) -> list[float]:
     """Return what the curve knows of a translation, whose tokens do not include the eos."""
+    length = length_of(source)
     return [
         log_prob / (tokens + segments),
-        math.log(len(source) / segments + 1),
-        math.log((len(text) + 1) / (len(source) + 1)),
+        math.log(length / segments + 1),
+        math.log((length_of(text) + 1) / (length + 1)),
     ]
+
+
+def length_of(text: str) -> int:
+    """Return the characters of a text; spaces at its ends, and more than one, do not count."""
+    return len(" ".join(text.split()))
 
 
 @dataclass(frozen=True)
@@ -62,13 +69,27 @@ class Curve:
     lows: tuple[float, ...]  # the ends of the interval, from what is told and corrected
     highs: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        """Check what a file says (ValueError)."""
+        in_groups = self.told, self.corrections, self.lows, self.highs
+        features = len(self.means)
+        sizes = [features, features + 1, *[_GROUPS] * len(in_groups)]
+        lists = [self.deviations, self.weights, *in_groups]
+        if not (
+            [len(each) for each in lists] == sizes
+            and min(self.deviations) > 0
+            and list(self.told) == sorted(self.told)
+            and all(map(math.isfinite, chain([self.least_usual], self.means, *lists)))
+        ):
+            raise ValueError("no curve")
+
     @classmethod
     def fit(cls, rows: NDArray[np.float64], chrf: NDArray[np.float64]) -> Self:
         """Fit a curve to the features (N, F) and the sentence chrF (N,) of lines, in percent."""
         import numpy as np
 
         means, deviations = rows.mean(0), rows.std(0)
-        deviations[deviations == 0] = 1
+        deviations[deviations < 1e-5] = 1  # of equal numbers, it is rarely 0
         inputs = np.insert((rows - means) / deviations, 0, 1, axis=1)
         ridge = np.diag([0, *[_RIDGE] * len(means)])
         true, weights = chrf / 100, np.zeros(len(ridge))
@@ -116,14 +137,13 @@ def try_halves(rows: NDArray[np.float64], chrf: NDArray[np.float64]) -> Trial:
     """Fit a curve to each half of some lines, and try it on the other half; see `Curve.fit`."""
     import numpy as np
 
-    told = np.empty(len(chrf))
-    for half in range(2):
-        curve = Curve.fit(rows[half::2], chrf[half::2])
-        told[1 - half :: 2] = [one.chrf for one in curve.estimates(rows[1 - half :: 2])]
+    told, errors, random = np.empty(len(chrf)), list[float](), np.random.default_rng(1)
+    for half in (slice(0, None, 2), slice(1, None, 2)):
+        other = slice(1 - half.start, None, 2)
+        told[half] = [one.chrf for one in Curve.fit(rows[other], chrf[other]).estimates(rows[half])]
+        draws = random.choice((told - chrf)[half], (_DRAWS, LINES_TOGETHER))
+        errors += abs(draws.mean(1)).tolist()
     fifths = np.array_split(np.argsort(told, kind="stable"), 5)
-    random = np.random.default_rng(1)
-    draws = [random.permutation(len(chrf))[:LINES_TOGETHER] for _ in range(_DRAWS)]
-    errors = [abs((told - chrf)[draw].mean()) for draw in draws]
     varies = told.std() > 0 < chrf.std()
     return Trial(
         [(float(told[fifth].mean()), float(chrf[fifth].mean())) for fifth in fifths],

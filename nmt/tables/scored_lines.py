@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 N_BEST = "an n-best list"
+_SCORED = "SCORE<TAB>TEXT"
 _FORMS = {
     N_BEST: re.compile(r"\d+ \|\|\| (?:.* )?\|\|\| (?:-?\d\S*|-inf)"),
-    "SCORE<TAB>TEXT": re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
+    _SCORED: re.compile(r"(?:-?\d+\.\d+|-inf)\t.*"),
     "TEXT<TAB>SCORE": re.compile(r".*\t(?:-?\d+\.\d+|-inf)"),
     "TEXT ||| ALIGNMENT": re.compile(r".* \|\|\|(?: \d+-\d+)* ?"),
     "TEXT ||| SOFT ALIGNMENT": re.compile(r".* \|\|\|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?"),
@@ -23,6 +24,7 @@ _UNRATED = "-\t"  # instead of the score of a line that `nmt translate --quality
 
 def form_of(lines: Sequence[str]) -> str:
     """Return the form that all lines with text have; empty if they are plain text."""
-    with_text = [line for line in lines if line.strip() and not line.startswith(_UNRATED)]
-    found = (form for form, pattern in _FORMS.items() if all(map(pattern.fullmatch, with_text)))
-    return next(found, "") if with_text else ""
+    with_text = [line for line in lines if line.strip()]
+    rated = [line for line in with_text if not line.startswith(_UNRATED)]
+    found = (form for form, pattern in _FORMS.items() if all(map(pattern.fullmatch, rated)))
+    return next(found, "") if rated else _SCORED if with_text else ""

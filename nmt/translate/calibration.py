@@ -7,7 +7,6 @@ beside a model NAME.safetensors. `nmt translate --quality` reads it.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from nmt.system.files import parse_json, read_file, write_text
 if TYPE_CHECKING:
     from nmt.translate.output import Translation
 
-FEWEST_LINES = 100
 _FORMAT = 1
 
 
@@ -53,7 +51,7 @@ class Calibration:
             calibration: Self = build_value(cls, content, "")
         except FileNotFoundError:
             raise UsageError(f"--quality: {model} was never calibrated; {remedy}") from None
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             raise DataError(f"{path}: damaged, or of another version; {remedy} again") from None
         if calibration.model != checksum(model):
             raise DataError(f"{path}: is of another model; {remedy} again")
@@ -78,7 +76,8 @@ def calibration_file(model: Path) -> Path:
     if is_export(model):
         return model / CALIBRATION
     file = find_model(model)
-    return file.with_name(CALIBRATION if file.name in RUN_MODELS else f"{file.stem}.{CALIBRATION}")
+    is_of_run = file.name in RUN_MODELS and file == find_model(file.parent)
+    return file.with_name(CALIBRATION if is_of_run else f"{file.stem}.{CALIBRATION}")
 
 
 def checksum(model: Path) -> str:
@@ -112,7 +111,11 @@ def known_of(text: str, translation: Translation) -> list[float] | None:
     return features_of(text, best.text, best.log_prob, len(best.tokens), best.segments)
 
 
-def take_along(model: Path, export: Path) -> None:
-    """Copy the calibration of a model, if it has one, to its export."""
-    if (path := calibration_file(model)).is_file():
-        shutil.copyfile(path, export / CALIBRATION)
+def for_export(model: Path, export: Path) -> bytes | None:
+    """Return the calibration of a model, or else that of an earlier export of the same model."""
+    from nmt.models.model_file import model_checksum
+
+    mark = model_checksum(model).encode()
+    files = calibration_file(model), export / CALIBRATION
+    contents = [file.read_bytes() for file in files if file.is_file()]
+    return next((content for content in contents if mark in content), None)

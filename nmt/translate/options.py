@@ -197,7 +197,7 @@ class TranslationConfig:
             raise UsageError("no model given; give at least one")
         if isinstance(options, SearchOptions):
             values["search"], options = options, None
-        names = {spec.name for spec in fields(cls)} - {"models", "ensemble"}
+        names = {spec.name for spec in fields(cls)} - {"models", "ensemble", "calibration"}
         for name in values:
             if name not in names:
                 raise UsageError(f"{name}: no such option{did_you_mean(name, names)}")
