@@ -163,17 +163,14 @@ class TextOptions:
     def problems_with(self, teacher: Path | None) -> Iterator[str]:
         """Yield what is wrong with the combination of options."""
         by_reference, source = self.criterion == REFERENCE, self.source
-        knows_langs = teacher or self.data or (self.src_lang and self.tgt_lang)
+        lacks_langs = not (teacher or self.data or (self.src_lang and self.tgt_lang))
+        teachers = [teacher, self.teacher_command, self.translations]
         wrong: dict[str, object] = {
-            "give one of TEACHER, --teacher-command and --translations": (
-                [teacher, self.teacher_command, self.translations].count(None) != 2
-            ),
+            "give one of TEACHER, --teacher-command and --translations": teachers.count(None) != 2,
             "give one of --data and --source": (
                 bool(self.data) == bool(source) if teacher is None else self.data and source
             ),
-            "name the languages of --source and its translations by --from and --to": (
-                not knows_langs
-            ),
+            "name the languages of --source and its translations by --from and --to": lacks_langs,
             "--ensemble is for TEACHER": self.ensemble and not teacher,
             "--n-best is for TEACHER": self.n_best and not teacher,
             "--keep has no meaning for --teacher-command": self.keep and self.teacher_command,
@@ -255,7 +252,7 @@ def distill(
     command is stopped or killed, run it again and it goes on.
     """
     from nmt.models.model_file import model_checksum
-    from nmt.runs.distillation import check_made_of, choose_text, score_lists, survey_source
+    from nmt.runs import distillation
     from nmt.runs.run_folder import WORK, RunFolder
     from nmt.scoring.choice import Choice
     from nmt.scoring.tokenizers import tokenizer_for
@@ -277,13 +274,13 @@ def distill(
     refuse_two_values(given, overrides)
     if folder is not None:
         pairs, fingerprint = folder.info.train.pairs, folder.fingerprint
+        read = partial(distillation.write_training_text, work, folder)
     else:
-        pairs, fingerprint = survey_source(text.source)
+        pairs, fingerprint = distillation.survey_source(text.source)
+        read = partial(distillation.write_source, work, text.source)
         _check_held_out(text, known.langs)
     model = model or presets.student_preset(pairs)
-    of_vocabulary, sides = _find_vocabulary(
-        text.vocab_size, known, folder, starts=init_from is not None
-    )
+    of_vocabulary, sides = _find_vocabulary(text.vocab_size, known, folder, starts=bool(init_from))
     chosen = overrides | given
     values, recipe = _values(model, chosen, pairs, known.updates, sides)
     _check_fit(recipe, folder, sides)
@@ -316,22 +313,19 @@ def distill(
     same: Words = ("--model", model, *(("--processes", processes) if processes else ()))
     first = work / "student" if text.tune else out
     steps = {
-        "reading the text": [_reading(work, folder, text.source)],
+        "reading the text": [_Part(read, (work / "source").exists)],
         f"translating its {pairs:,} lines": _translating(work, text, known, n_best, device),
     }
-    lists = "lists"
+    lists = "scored" if text.score_command else "lists"
     if text.score_command:
-        lists = "scored"
-        scoring = partial(score_lists, work, text.score_command)
+        scoring = partial(distillation.score_lists, work, text.score_command)
         steps["scoring the translations"] = [_Part(scoring, (work / lists).exists)]
     choice = Choice(text.criterion, keep, minimum, tokenizer_for(known.langs[1]))
+    choosing = partial(distillation.choose_text, work, known.langs, lists, choice)
     held_out = _held_out(work, text, folder, pairs)
     to_prepare = (*of_vocabulary, *(["--keep-text"] * recipe.augment.any), *held_out)
     steps["choosing what the student learns"] = [
-        _Part(
-            partial(choose_text, work, known.langs, lists, choice),
-            (work / f"first.{known.langs[0]}").exists,
-        ),
+        _Part(choosing, (work / f"first.{known.langs[0]}").exists),
         *_preparing(work, known.langs, to_prepare)[: 2 if text.tune else 1],
     ]
     steps["training the student"] = [_training(work / "data", first, init_from, values, same)]
@@ -345,7 +339,7 @@ def distill(
                 if isinstance(part.do, tuple):
                     console.print_row(shlex.join(map(str, ("nmt", *part.do))))
         return
-    check_made_of(work, made_of)
+    distillation.check_made_of(work, made_of)
     for number, (what, parts) in enumerate(steps.items(), start=1):
         to_do = [part for part in parts if not part.is_done()]
         if to_do:
@@ -511,13 +505,6 @@ def _check_fit(recipe: Recipe, data: DataFolder | None, sides: Sides) -> None:
     plain = dataclasses.replace(recipe, augment=AugmentConfig())
     src, tgt = sides or (data.src_vocabulary, data.src_vocabulary)
     check_fit(plain, dataclasses.replace(data, src_vocabulary=src, tgt_vocabulary=tgt))
-
-
-def _reading(work: Path, data: DataFolder | None, source: Sequence[Path]) -> _Part:
-    from nmt.runs.distillation import write_source, write_training_text
-
-    do = partial(write_training_text, work, data) if data else partial(write_source, work, source)
-    return _Part(do, (work / "source").exists)
 
 
 def _translating(

@@ -99,17 +99,21 @@ def write_training_text(work: Path, data: DataFolder) -> None:
         for text in data.texts(split):
             for path, lang in zip((text.src, text.tgt), text.langs, strict=True):
                 shutil.copyfile(path, tests / f"{split.name.removeprefix('test-')}.{lang}")
-    with (
-        console.progress("reading the text", total=len(data.train), unit="pairs") as bar,
-        atomic_writer(work / "source") as source,
-        atomic_writer(work / "reference") as reference,
-    ):
-        for first in range(0, len(data.train), _AT_ONCE):
-            rows = np.arange(first, min(first + _AT_ONCE, len(data.train)))
-            for src, tgt in _training_pairs(data, rows):
-                source.write(f"{src}\n".encode())
-                reference.write(f"{tgt}\n".encode())
-            bar.update(len(rows))
+    total = len(data.train)
+    with console.progress("reading the text", total=total, unit="pairs") as bar:
+
+        def pairs() -> Iterator[tuple[str, str]]:
+            for rows in np.split(np.arange(total), range(_AT_ONCE, total, _AT_ONCE)):
+                yield from _training_pairs(data, rows)
+                bar.update(len(rows))
+
+        _write_text(work, pairs())
+
+
+def _write_text(work: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write lines of text and their references; `source` appears last."""
+    with atomic_writer(work / "source") as source, atomic_writer(work / "reference") as reference:
+        _write_pairs((source, reference), pairs)
 
 
 def _training_pairs(data: DataFolder, rows: Indices) -> Iterator[tuple[str, str]]:
@@ -150,10 +154,7 @@ def survey_source(paths: Sequence[Path]) -> tuple[int, str]:
 
 def write_source(work: Path, paths: Sequence[Path]) -> None:
     """Write text of the source language, and references that are empty; `source` appears last."""
-    with atomic_writer(work / "source") as source, atomic_writer(work / "reference") as reference:
-        for line in source_lines(paths):
-            source.write(f"{line}\n".encode())
-            reference.write(b"\n")
+    _write_text(work, ((line, "") for line in source_lines(paths)))
 
 
 def ask_command(work: Path, command: str) -> None:
@@ -171,22 +172,17 @@ def take_translations(work: Path, path: Path, *, needs_scores: bool) -> None:
     entries = read_translations(stream(path, _UTF8), str(path))
     source = _lines(work / "source")
     paired = with_sources(entries, source, str(work / "source"), listed=str(path))
-    by_line = groupby((entry for entry, _ in paired), key=attrgetter("line"))
-    ranked = (
-        entry
-        for _, of_line in by_line
-        for entry in sorted(of_line, key=attrgetter("score"), reverse=True)
-    )
-    _write_lists(work / "lists", _with_scores(ranked, path) if needs_scores else ranked)
 
+    def ranked() -> Iterator[Entry]:
+        has_scores = False
+        for _, of_line in groupby((entry for entry, _ in paired), key=attrgetter("line")):
+            best_first = sorted(of_line, key=attrgetter("score"), reverse=True)
+            has_scores |= any(entry.score for entry in best_first)
+            yield from best_first
+        if needs_scores and not has_scores:
+            raise DataError(f"{path}: has no scores; leave out --min-score")
 
-def _with_scores(entries: Iterable[Entry], path: Path) -> Iterator[Entry]:
-    has_scores = False
-    for entry in entries:
-        has_scores |= entry.score != 0.0
-        yield entry
-    if not has_scores:
-        raise DataError(f"{path}: has no scores; leave out --min-score")
+    _write_lists(work / "lists", ranked())
 
 
 def score_lists(work: Path, command: str) -> None:
@@ -221,8 +217,7 @@ def choose_text(work: Path, langs: tuple[str, str], lists: str, choice: Choice) 
     lists: the name of their file.
     DataError if the lists are not those of the source, or nothing in them is good enough.
     """
-    with (work / "source").open("rb") as file:
-        total = sum(1 for _ in file)
+    total = sum(1 for _ in _lines(work / "source"))
     workers = min(cores(), 1 + total // _LINES_OF_A_WORKER)
     pairs, lines, likeliest = 0, 0, 0
     with contextlib.ExitStack() as leaving:
@@ -234,8 +229,8 @@ def choose_text(work: Path, langs: tuple[str, str], lists: str, choice: Choice) 
         blocks = map_in_order(choice.of_lines, _translated(work, lists), workers=workers)
         for block, texts_of_lines in blocks:
             for line, texts in zip(block, texts_of_lines, strict=True):
-                _write_pairs(first, line.source, line.texts[:1])
-                _write_pairs(chosen, line.source, texts)
+                _write_pairs(first, ((line.source, text) for text in line.texts[:1] if text))
+                _write_pairs(chosen, ((line.source, text) for text in texts))
                 pairs, lines = pairs + len(texts), lines + bool(texts)
                 likeliest += texts[:1] == line.texts[:1]
             bar.update(len(block))
@@ -283,8 +278,7 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.decode().removesuffix("\n")
 
 
-def _write_pairs(files: Sequence[BinaryIO], source: str, texts: Sequence[str]) -> None:
-    """Write a pair of the source and each text that there is."""
-    for text in filter(None, texts):
-        for file, side in zip(files, (source, text), strict=True):
-            file.write(f"{side}\n".encode())
+def _write_pairs(files: Iterable[BinaryIO], pairs: Iterable[tuple[str, str]]) -> None:
+    for pair in pairs:
+        for file, line in zip(files, pair, strict=True):
+            file.write(f"{line}\n".encode())
