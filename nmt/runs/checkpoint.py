@@ -105,13 +105,6 @@ def write_state(run: RunFolder, state: RunState, vectors: Mapping[str, Tensor]) 
     write_tensors(path, vectors, header, kind=STATE_KIND, version=STATE_VERSION)
 
 
-def open_state(run: RunFolder, update: int) -> TensorFile:
-    """Open an update's training state; DataError if it is missing or damaged."""
-    file = TensorFile(path_of(run, STATE, update), kind=STATE_KIND, version=STATE_VERSION)
-    file.verify()
-    return file
-
-
 def card_of_file(path: Path) -> ModelCard | None:
     """Return the card of a whole model file; None if the file is missing or damaged."""
     try:
@@ -155,13 +148,13 @@ def _read_newest(run: RunFolder, vectors: Mapping[str, Tensor]) -> _Stored | Non
     problems = []
     for update in reversed(updates_of(run, STATE)):
         try:
-            file = open_state(run, update)
-            state, stored = _read_state(file, vectors)
+            path = path_of(run, STATE, update)
+            state, stored = _read_state(path, vectors)
         except DataError as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            run.warn(f"{problem}; resuming from {file.path.name} instead")
+            run.warn(f"{problem}; resuming from {path.name} instead")
         # A newer state that is damaged now may have caused pruning.
         best = tuple(model for model in state.best if path_of(run, BEST, model[-1]).is_file())
         state = replace(state, best=best)
@@ -179,17 +172,20 @@ def _read_newest(run: RunFolder, vectors: Mapping[str, Tensor]) -> _Stored | Non
     return None
 
 
-def _read_state(file: TensorFile, vectors: Mapping[str, Tensor]) -> _Stored:
+def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> _Stored:
+    """Read a training state; DataError if it is missing, damaged or of another model."""
+    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file.verify()
     try:
         state: RunState = build_value(RunState, file.header.get("progress"), "progress")
     except ValueError as error:
         raise DataError(
-            f"{file.path}: damaged: its header is not a training state's ({error})"
+            f"{path}: damaged: its header is not a training state's ({error})"
         ) from None
     stored = {name: file.read(name) for name in file.names}
     expected = {name: vector.shape for name, vector in vectors.items()}
     if {name: vector.shape for name, vector in stored.items()} != expected:
-        raise DataError(f"{file.path}: damaged: its vectors do not fit the model")
+        raise DataError(f"{path}: damaged: its vectors do not fit the model")
     return state, stored
 
 

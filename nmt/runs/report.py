@@ -6,10 +6,9 @@ is the only module that uses `torch.utils.tensorboard`.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
@@ -57,12 +56,6 @@ def _metrics(record: Record, formats: Mapping[str, str]) -> str:
         for key, form in formats.items()
         if key in record
     )
-
-
-def _rare_metrics(record: Record, limits: Mapping[str, tuple[float, str]]) -> str:
-    """Format the metrics that should be low, if they are not."""
-    rare = {key: form for key, (least, form) in limits.items() if record.get(key, 0) >= least}
-    return _metrics(record, rare)
 
 
 def require_tensorboard() -> None:
@@ -165,7 +158,9 @@ class Report:
 
     def __exit__(self, *failure: Any) -> None:
         self._progress.__exit__(*failure)
-        self._close_tensorboard()
+        if self._tensorboard is not None:
+            with self.run.best_effort(self._events):
+                self._tensorboard.close()
 
     def advance(self) -> None:
         self._bar.update()
@@ -188,18 +183,15 @@ class Report:
         metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
         left = self._time_left(update)
         self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{left}")
-        for limits in (_RARE, _WAIT):
-            if rare := _rare_metrics(record, limits):
-                self.run.log(f"{head}: {rare}", aloud=limits is _RARE)
+        for table in (_RARE, _WAIT):
+            rare = {
+                key: form for key, (least, form) in table.items() if record.get(key, 0) >= least
+            }
+            if rare:
+                self.run.log(f"{head}: {_metrics(record, rare)}", aloud=table is _RARE)
         status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
         self._bar.set_postfix_str(status, refresh=False)
         self._draw_if_due(state)
-
-    @contextlib.contextmanager
-    def validating(self, total: int) -> Iterator[Callable[[int], object]]:
-        """Show the progress of a validation during the block; yields what counts it on."""
-        with console.progress("validating", total=total, unit="lines") as bar:
-            yield bar.update
 
     def validated(self, state: RunState, result: ValidationResult, seconds: float) -> None:
         """Report a validation's metrics and samples."""
@@ -288,12 +280,6 @@ class Report:
 
             with self.run.best_effort(self._events):
                 self._tensorboard = SummaryWriter(str(self._events), purge_step=update + 1)
-
-    def _close_tensorboard(self) -> None:
-        if self._tensorboard is not None:
-            with self.run.best_effort(self._events):
-                self._tensorboard.close()
-            self._tensorboard = None
 
     def _draw_if_due(self, state: RunState) -> None:
         if time.monotonic() > self._draw_at:

@@ -177,7 +177,7 @@ def _log(trainer: Trainer, report: Report) -> None:
 def _validate(trainer: Trainer, report: Report) -> bool:
     """Validate the weights; return False if asked to stop before the end."""
     started = time.monotonic()
-    result = trainer.validate(report)
+    result = trainer.validate()
     if result is not None and trainer.ranks.is_first:
         report.validated(trainer.state, result, time.monotonic() - started)
         if doubt := trainer.doubt():

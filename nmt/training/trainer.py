@@ -33,7 +33,7 @@ from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard
 from nmt.runs import checkpoint
 from nmt.runs.checkpoint import RunState
-from nmt.runs.report import Report, ValidationResult
+from nmt.runs.report import ValidationResult
 from nmt.system.distributed import Ranks
 from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
@@ -288,7 +288,7 @@ class Trainer:
         """Add to the time spent training."""
         self.state = replace(self.state, seconds=self.state.seconds + seconds)
 
-    def validate(self, report: Report) -> ValidationResult | None:
+    def validate(self) -> ValidationResult | None:
         """Validate the weights.
 
         Returns None if asked to stop before the end; a resumed run validates again. NMTError if
@@ -298,9 +298,9 @@ class Trainer:
         with (
             self.optimizer.weights.replaced_by(self.optimizer.eval_weights),
             self.train_step.eager(),
-            report.validating(self.validator.work) as on_progress,
+            console.progress("validating", total=self.validator.work, unit="lines") as bar,
         ):
-            result = self.validator.measure(self.model, self.stop, on_progress)
+            result = self.validator.measure(self.model, self.stop, bar.update)
         return_freed_memory()
         if result is None:
             return None
