@@ -22,7 +22,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,19 +36,9 @@ from nmt.config.recipes import (
     with_keys_of_today,
 )
 from nmt.config.training_config import TrainingConfig
+from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.system.files import (
-    TEMPORARY_SUFFIX,
-    atomic_writer,
-    is_there,
-    lock,
-    open_unlinked,
-    parse_json,
-    parse_toml,
-    read_file,
-    resolved,
-    write_text,
-)
+from nmt.system import files
 from nmt.system.plot import Panel, Point, draw_curves
 
 FORMAT_VERSION = 2
@@ -84,35 +74,23 @@ _CURVES: tuple[tuple[str, str, list[tuple[str, str]]], ...] = (
 
 
 def curves_from_metrics(
-    records: Iterable[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
+    records: Sequence[Mapping[str, object]], title: str = "Learning curves", best: int | None = None
 ) -> str:
     """Draw the records of `metrics.jsonl`, and mark the update of the best model."""
-    drawn = list(records)
+    newest = next((record for record in reversed(records) if record.get("kind") == "valid"), {})
     panels = []
     for name, explanation, shown in _CURVES:
+        # Those of single pairs of languages, such as `bleu/en-de` besides `bleu`, come last.
+        valid = tuple(f"{key}/" for kind, key in shown if kind == "valid")
+        of_pairs = [("valid", key) for key in newest if key.startswith(valid)]
         series = tuple(
             (key.partition("/")[2] or kind, points)
-            for kind, key in (*shown, *_of_pairs(drawn, shown))
-            if (points := _points(drawn, kind, key)) or name not in ("BLEU", "chrF")
+            for kind, key in (*shown, *of_pairs)
+            if (points := _points(records, kind, key)) or name not in ("BLEU", "chrF")
         )
         if series:
-            log_scale = name == "Perplexity"
-            panels.append(Panel(name, series, explanation, log_scale=log_scale))
+            panels.append(Panel(name, series, explanation, log_scale=name == "Perplexity"))
     return draw_curves(panels, title, best=best)
-
-
-def _of_pairs(
-    records: Sequence[Mapping[str, object]], shown: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return the keys of single pairs of languages, such as `bleu/en-de` besides `bleu`."""
-    newest = next((record for record in reversed(records) if record.get("kind") == "valid"), {})
-    return [
-        (kind, name)
-        for kind, key in shown
-        if kind == "valid"
-        for name in newest
-        if name.startswith(f"{key}/")
-    ]
 
 
 def _points(records: Sequence[Mapping[str, object]], kind: str, key: str) -> list[Point]:
@@ -164,7 +142,7 @@ class RunFolder:
         """Refuse a path that holds no run, with UsageError."""
         if self.exists:
             return
-        if not is_there(self.path):
+        if not files.is_there(self.path):
             raise UsageError(f"{self.path}: no such run folder; `nmt train` makes one")
         if (self.path / "dataset.json").is_file():
             raise UsageError(f"{self.path}: is a data folder; give the run folder of `nmt train`")
@@ -180,8 +158,8 @@ class RunFolder:
 
         HeldOff if another process is training in it.
         """
-        self._lock = open_unlinked(self.path / "lock")
-        lock(
+        self._lock = files.open_unlinked(self.path / "lock")
+        files.lock(
             self._lock.fileno(),
             self.path / "lock",
             f"{self.path}: another process is training here; wait for it or choose another --out",
@@ -226,7 +204,7 @@ class RunFolder:
     def own_values(self) -> tuple[str, str, dict[str, object]]:
         """Return the preset, architecture and values of the run, if not edited (UsageError)."""
         run = self._read_config()["run"]
-        document = parse_toml(self.config.read_bytes())
+        document = files.parse_toml(self.config.read_bytes())
         del document["run"]
         if run["checksum"] != _checksum(document):
             raise UsageError(
@@ -240,16 +218,14 @@ class RunFolder:
         settled = {key: value for key, value in values.items() if key not in is_open}
         return run["preset"], run["architecture"], settled
 
-    def other_data(self, data: Path, fingerprint: str) -> list[str]:
+    def other_data(self, data: DataFolder) -> list[str]:
         """Return how a data folder differs from that of the run, as `changes` does."""
-        run, now = self._read_config()["run"], str(data.absolute())
-        if run.get("data") == fingerprint:
+        run, now = self._read_config()["run"], str(data.path.absolute())
+        if run["data"] == data.fingerprint:
             return []
-        was = run.get("data_path", "another folder")
-        change = f"DATA was {was} and is now {now}, with other content"
-        if was == now:
-            change = f"DATA {now} has other content than when the run began; was it prepared again?"
-        return [change]
+        if (was := run["data_path"]) != now:
+            return [f"DATA was {was} and is now {now}, with other content"]
+        return [f"DATA {now} has other content than when the run began; was it prepared again?"]
 
     def changes(
         self, recipe: Recipe, initial: InitialModel = ("", "")
@@ -288,7 +264,7 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            document = parse_toml(read_file(self.config))
+            document = files.parse_toml(files.read_file(self.config))
         except ValueError as error:
             raise DataError(f"{self.config}: damaged: {error}") from None
         run, training = document.get("run"), document.get("training")
@@ -307,22 +283,14 @@ class RunFolder:
         return document
 
     def write_config(
-        self,
-        recipe: Recipe,
-        data: str,
-        initial: InitialModel,
-        *,
-        ranks: int,
-        data_path: Path,
-        command: str = "",
+        self, recipe: Recipe, data: DataFolder, initial: InitialModel, *, ranks: int, command: str
     ) -> None:
         """Write all values; log what has changed in a run that goes on.
 
         recipe: all values of the sections.
-        data: the data folder's fingerprint.
+        data: the data folder, where it is now.
         initial: the model that the run starts from.
         ranks: the present number of processes.
-        data_path: where the data folder is now.
         command: the command line, recorded with date and version if the run starts now.
         """
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
@@ -339,26 +307,26 @@ class RunFolder:
             "format_version": FORMAT_VERSION,
             "preset": recipe.preset,
             "architecture": recipe.architecture,
-            "data": data,
-            "data_path": str(data_path.absolute()),
+            "data": data.fingerprint,
+            "data_path": str(data.path.absolute()),
             "init_from_checksum": checksum,
             "init_from": path,
             "ranks": ranks,
         }
-        values = parse_toml(format_toml(recipe.sections).encode())
+        values = files.parse_toml(format_toml(recipe.sections).encode())
         run |= start | {"checksum": _checksum(values)}
-        write_text(self.config, format_toml({"run": run, **recipe.sections}))
+        files.write_text(self.config, format_toml({"run": run, **recipe.sections}))
 
     def write_status(self, status: str, update: int, reason: str = "") -> None:
         """Write the status of the run, for recipes and cron."""
         record = {"status": status, "update": update, "reason": reason}
-        write_text(self.path / "status.json", json.dumps(record) + "\n")
+        files.write_text(self.path / "status.json", json.dumps(record) + "\n")
 
     def write_evaluation(self, scores: Sequence[Mapping[str, object]]) -> None:
         """Write the scores of `nmt evaluate`, an object for each test set."""
         path = self.path / EVALUATION
         with self.best_effort(path):
-            write_text(path, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
+            files.write_text(path, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it; if it is not `aloud`, only with --verbose."""
@@ -404,9 +372,9 @@ class RunFolder:
         if not self._metrics.exists():
             return []
         records = []
-        for line in read_file(self._metrics).splitlines():
+        for line in files.read_file(self._metrics).splitlines():
             with contextlib.suppress(ValueError):
-                records.append(parse_json(line))
+                records.append(files.parse_json(line))
         return [record for record in records if _is_metric(record)]
 
     def cut_metrics(self, update: int, validated: int) -> None:
@@ -415,16 +383,16 @@ class RunFolder:
             return
         ends = {"train": update, "valid": validated}
         records = [r for r in self.metrics() if r["update"] <= ends.get(r.get("kind", ""), update)]
-        with atomic_writer(self._metrics) as file:
+        with files.atomic_writer(self._metrics) as file:
             file.writelines((json.dumps(record) + "\n").encode() for record in records)
 
     def draw_curves(self, best: int | None = None) -> None:
         """Draw metrics.jsonl as curves.svg; `best` is the update of the best model."""
         path = self.path / "curves.svg"
-        run, data = resolved(self.path).name, self.data_path.name if self.exists else ""
+        run, data = files.resolved(self.path).name, self.data_path.name if self.exists else ""
         with self.best_effort(path):
             title = f"{run} on {data}" if data else run
-            write_text(path, curves_from_metrics(self.metrics(), title, best))
+            files.write_text(path, curves_from_metrics(self.metrics(), title, best))
 
 
 def _is_metric(record: object) -> bool:
@@ -458,4 +426,4 @@ def _may_come_before(entry: Path) -> bool:
         return not any(entry.iterdir())
     if entry.name == WORK:
         return entry.is_dir()
-    return entry.name in ("lock", "status.json") or entry.name.endswith(TEMPORARY_SUFFIX)
+    return entry.name in ("lock", "status.json") or entry.name.endswith(files.TEMPORARY_SUFFIX)

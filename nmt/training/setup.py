@@ -132,7 +132,7 @@ def open_run(
             keep_freed_memory()
         data = DataFolder.open(command.data, verify=ranks.local_rank == 0)
         if ranks.is_first and run.exists:
-            _refuse(run.other_data(command.data, data.fingerprint), run)
+            _refuse(run.other_data(data), run)
         check_fit(recipe, data)
         if ranks.is_first:
             initial = _initial_model(command.init_from, run)

@@ -57,14 +57,8 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
             with ranks.raise_on_all_ranks():
                 if ranks.is_first:
                     DiskBudget.of(trainer.optimizer, trainer.card).check(run)
-                    run.write_config(
-                        opened.recipe,
-                        opened.data.fingerprint,
-                        opened.initial,
-                        ranks=ranks.world_size,
-                        data_path=command.data,
-                        command=str(command),
-                    )
+                    made_of = opened.recipe, opened.data, opened.initial
+                    run.write_config(*made_of, ranks=ranks.world_size, command=str(command))
             _loop(trainer)
     except (KeyboardInterrupt, Exception) as error:
         reported = end_with(error, stop.reason, ranks, trainer)

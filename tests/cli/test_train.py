@@ -75,7 +75,7 @@ def test_a_run_and_its_configuration_bring_their_preset(
 ) -> None:
     run = RunFolder(tmp_path / "run")
     run.create()
-    run.write_config(recipe(), "text", ("", ""), ranks=1, data_path=data)
+    run.write_config(recipe(), DataFolder.open(data), ("", ""), ranks=1, command="")
     assert nmt("train", data, "--out", run.path).stderr == ""  # the run goes on
     assert [one.preset for one in trained] == ["transformer_tiny"]
     nmt("train", data, "--out", tmp_path / "again", "--config", run.path / "config.toml")
@@ -95,7 +95,7 @@ def test_a_configuration_brings_its_threads_to_as_many_processes_only(
     monkeypatch.setattr(setup, "choose_processes", lambda *_: (1, "so that none is started"))
     run = RunFolder(tmp_path / "run")
     run.create()
-    run.write_config(recipe(threads=5), "text", ("", ""), ranks=3, data_path=data)
+    run.write_config(recipe(threads=5), DataFolder.open(data), ("", ""), ranks=3, command="")
     given = ("--config", run.config, "--processes", processes)
     nmt("train", data, "--out", tmp_path / "again", *given)
     assert [one.training.threads for one in trained] == [threads]

@@ -19,11 +19,13 @@ from toy_training import (
     assert_same_weights,
     config_of,
     metrics,
+    prepare_toy,
     recipe,
     status,
 )
 
 from nmt.config.fields import Value
+from nmt.data.folder import DataFolder
 from nmt.errors import UsageError
 from nmt.models.device import default_precision, use_tf32
 from nmt.models.kernels.compiler import CompilerError
@@ -297,8 +299,8 @@ def test_only_fp32_that_is_not_compiled_has_a_choice_of_libraries(
 def test_threads_stay_what_they_were_where_processes_and_cores_allow(
     tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
 ) -> None:
-    run = RunFolder(tmp_path)
-    run.write_config(recipe(threads=3), "text", ("", ""), ranks=2, data_path=tmp_path)
+    run, data = RunFolder(tmp_path), DataFolder.open(prepare_toy(tmp_path))
+    run.write_config(recipe(threads=3), data, ("", ""), ranks=2, command="")
     filled_in = run.fill_in_choices(recipe(threads=asked).training, ranks, cores)
     assert (filled_in.threads or cores) == threads
     assert not run.changes(recipe(threads=threads))[1]
