@@ -16,16 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import console
-from nmt.config.presets import (
-    FEW_PAIRS,
-    FINE_TUNING,
-    FINE_TUNING_VALUES,
-    MOST_EPOCHS,
-    find_preset,
-    preset_for,
-    preset_values,
-    values_for_size,
-)
+from nmt.config import presets
 from nmt.config.recipes import Layer, Recipe, read_toml, recorded_run, resolve_recipe
 from nmt.config.training_config import TrainingConfig
 from nmt.data.folder import DataFolder
@@ -113,7 +104,7 @@ def choose_recipe(
         device = str(asked_for.get("device", "auto"))
         preset = model or _choose_preset(command, device)
         architecture, layers = _preset_layers(preset, command.data, command.init_from)
-        if model is None and preset != FINE_TUNING:
+        if model is None and preset != presets.FINE_TUNING:
             layers.append((preset, _values_for_size(preset, command.data, asked_for.keys())))
     layers += [(str(config), values_of_file)] if config else []
     layers += [("--set", overrides), ("command line", given)]
@@ -128,14 +119,14 @@ def _choose_preset(command: TrainCommand, device: str) -> str:
     if command.config and (noted := recorded_run(command.config).get("preset")):
         return str(noted)
     if command.init_from is not None:
-        return FINE_TUNING
+        return presets.FINE_TUNING
     pairs = read_info(command.data).train.pairs
     gpu = device == "cuda"
-    if device == "auto" and pairs >= FEW_PAIRS:
+    if device == "auto" and pairs >= presets.FEW_PAIRS:
         import torch
 
         gpu = torch.cuda.is_available()
-    name, reason = preset_for(pairs, gpu=gpu)
+    name, reason = presets.preset_for(pairs, gpu=gpu)
     console.notice(f"no --model given: taking {name}, because {reason}")
     return name
 
@@ -148,14 +139,14 @@ def _values_for_size(preset: str, data: Path, asked_for: Collection[str]) -> dic
     if not {"max_updates", "batch_tokens"}.isdisjoint(asked_for):
         return {}
     train = read_info(data).train
-    defaults = dataclasses.asdict(TrainingConfig()) | preset_values(preset)
+    defaults = dataclasses.asdict(TrainingConfig()) | presets.preset_values(preset)
     lengths = (defaults[key] for key in ("batch_tokens", "max_updates", "warmup_updates"))
     tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
-    values = values_for_size(tokens, *lengths)
+    values = presets.values_for_size(tokens, *lengths)
     if values:
         console.notice(
             f"no --max-updates given: taking {values['max_updates']:,}, which see the "
-            f"{console.counted(train.pairs, 'pair', 'pairs')} {MOST_EPOCHS} times at most"
+            f"{console.counted(train.pairs, 'pair', 'pairs')} {presets.MOST_EPOCHS} times at most"
         )
     return {key: value for key, value in values.items() if key not in asked_for}
 
@@ -165,8 +156,8 @@ def _preset_layers(preset: str, data: Path, init_from: Path | None) -> tuple[str
 
     UsageError if the data has another vocabulary than the model that is tuned.
     """
-    if preset != FINE_TUNING:
-        return find_preset(preset).architecture, [(preset, preset_values(preset))]
+    if preset != presets.FINE_TUNING:
+        return presets.find_preset(preset).architecture, [(preset, presets.preset_values(preset))]
     if init_from is None:
         raise UsageError("this run tunes a model; give the same --init-from as at its start")
     card, folder = read_card(find_model(init_from)), DataFolder.open(data)
@@ -181,7 +172,7 @@ def _preset_layers(preset: str, data: Path, init_from: Path | None) -> tuple[str
                 f"{init_from}{moses_options(card)}, or give --model"
             )
     sizes = dataclasses.asdict(card.config)
-    return card.architecture, [(str(init_from), sizes), (preset, FINE_TUNING_VALUES)]
+    return card.architecture, [(str(init_from), sizes), (preset, presets.FINE_TUNING_VALUES)]
 
 
 def moses_options(card: ModelCard) -> str:

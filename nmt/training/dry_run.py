@@ -26,14 +26,8 @@ from nmt.models.device import memory_errors
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.files import megabytes
+from nmt.training import memory
 from nmt.training.choose_recipe import TrainCommand
-from nmt.training.memory import (
-    PeakMemory,
-    available_bytes,
-    even_batch,
-    memory_needs,
-    share_of_update,
-)
 from nmt.training.run_metrics import MetricsWindow, device_name
 from nmt.training.saving import DiskBudget
 from nmt.training.setup import open_run
@@ -88,7 +82,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
         if is_resumed and (changes := run.changes(opened.recipe, opened.initial)[0]):
             console.notice(f"{run.path}: {'; '.join(changes)}")
         console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
-        peak, free = PeakMemory(device), available_bytes() / ranks.local_world_size
+        peak, free = memory.PeakMemory(device), memory.available_bytes() / ranks.local_world_size
         if device.type == "cuda":
             free = torch.cuda.get_device_properties(device).total_memory
         trainer = Trainer(opened, StopRequest())
@@ -101,14 +95,14 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     return rows if ranks.is_first else []
 
 
-def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> list[Row]:
+def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int) -> list[Row]:
     """Return the estimates for a run of `processes`; others than those may measure."""
     recipe, data, device, ranks = trainer.recipe, trainer.data, trainer.device, trainer.ranks
     config = recipe.training
     for warning in trainer.warnings():
         console.warning(warning)
     peak.restart()  # after the sizes that were tried
-    longest, share = trainer.longest, share_of_update(config.batch_tokens, processes)
+    longest, share = trainer.longest, memory.share_of_update(config.batch_tokens, processes)
     tokens = min(trainer.state.micro_batch_tokens, max(longest, share))
     is_estimate = processes > ranks.world_size
     # All shares of an update are about equal, so a process may do another's, or a part of its own.
@@ -117,14 +111,9 @@ def _rows(trainer: Trainer, peak: PeakMemory, free: float, processes: int) -> li
         first = processes - 1 if is_estimate else ranks.rank
         trainer.begin_stream((first * parts, processes * parts), tokens)
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
-    largest = even_batch(
-        tokens,
-        longest,
-        min(sizes),
-        trainer.train_step.fixed_shape,
-        has_links=bool(config.guided_alignment),
-    )
-    needs = memory_needs(recipe, sizes, largest)
+    shape, is_guided = trainer.train_step.fixed_shape, bool(config.guided_alignment)
+    largest = memory.even_batch(tokens, longest, min(sizes), shape, has_links=is_guided)
+    needs = memory.memory_needs(recipe, sizes, largest)
     disk = DiskBudget.of(trainer.optimizer, trainer.card)
     rounds = _try(trainer, largest)
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]

@@ -28,7 +28,7 @@ from nmt.models.model_file import ModelCard, find_model, load_model
 from nmt.models.registry import parameters_by_names
 from nmt.system.distributed import Ranks
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.guided_alignment import guided_head
+from nmt.training.guided_alignment import GUIDED_HEAD
 from nmt.training.low_rank import adapt
 from nmt.translate.segmentation import split_sentences
 
@@ -119,14 +119,14 @@ def warm_start(
     random = set[nn.Parameter]()
     used: set[Tensor] = set()
     for names, parameter in parameters:
-        known = [name for name in names if name in weights]
-        used.update(weights[name] for name in known)
-        fitting = [name for name in known if _fits(name, weights[name], parameter)]
+        known = {name: weights[name] for name in names if name in weights}
+        used.update(known.values())
+        fitting = {name: known[name] for name in known if _fits(name, known[name], parameter)}
         if not fitting:
             (reshaped if known else missing).append(names[0])
             random.add(parameter)
         elif _side(names[0]):
-            copied = _copy_rows(fitting, weights, other_card, parameter, card)
+            copied = _copy_rows(fitting, other_card, parameter, card)
             if copied < len(parameter):
                 random.add(parameter)
                 found = f"{copied:,} of {len(parameter):,} pieces found"
@@ -174,25 +174,21 @@ def _fits(name: str, weight: Tensor, parameter: Tensor) -> bool:
 
 
 def _copy_rows(
-    names: Sequence[str],
-    weights: Mapping[str, Tensor],
-    other_card: ModelCard,
-    parameter: Tensor,
-    card: ModelCard,
+    weights: Mapping[str, Tensor], other_card: ModelCard, parameter: Tensor, card: ModelCard
 ) -> int:
     """Copy the rows of pieces that both models have; return their number.
 
     If one matrix replaces several, a piece's row comes from the first one that has it.
     """
     copied: set[int] = set()
-    for name in names:
+    for name, weight in weights.items():
         other_rows = _rows_by_piece(_vocabulary(other_card, name))
         matches = {
             row: other_rows[piece]
             for piece, row in _rows_by_piece(_vocabulary(card, name)).items()
             if row not in copied and piece in other_rows
         }
-        rows = weights[name][list(matches.values())]  # (len(matches), D)
+        rows = weight[list(matches.values())]  # (len(matches), D)
         parameter[list(matches)] = rows.to(parameter.device)
         copied.update(matches)
     return len(copied)
@@ -205,10 +201,8 @@ def _vocabulary(card: ModelCard, name: str) -> Vocabulary:
 def _rows_by_piece(vocabulary: Vocabulary) -> dict[str | int, int]:
     """Return the row of each piece; special pieces, whose names vary, go by their ids."""
     special = EOS_ID + 1
-    pieces = vocabulary.pieces[special:]
-    return {id_: id_ for id_ in range(special)} | {
-        piece: id_ for id_, piece in enumerate(pieces, start=special)
-    }
+    pieces: list[str | int] = [*range(special), *vocabulary.pieces[special:]]
+    return {piece: row for row, piece in enumerate(pieces)}
 
 
 def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
@@ -226,7 +220,7 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
         valid={},
         languages=data.info.languages,
         window=data.info.window,
-        alignment_head=guided_head(recipe.training),
+        alignment_head=GUIDED_HEAD if recipe.training.guided_alignment else None,
         reads_annotations=data.info.reads_annotations,
         whole_src_tokens=whole_src_tokens(data),
     )

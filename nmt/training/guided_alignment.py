@@ -26,11 +26,6 @@ from nmt.system.distributed import Ranks
 GUIDED_HEAD = AttentionHead(from_top=0, head=0)
 
 
-def guided_head(config: TrainingConfig) -> AttentionHead | None:
-    """Return the head that a recipe guides, if any."""
-    return GUIDED_HEAD if config.guided_alignment else None
-
-
 def alignment_loss(queries: Tensor, keys: Tensor, batch: Batch) -> Tensor:
     """Return the cross-entropy of a head's attention with the links, summed over links.
 

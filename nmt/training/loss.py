@@ -40,14 +40,8 @@ def losses_of(
     else:
         states, queries, keys = model.forward_with_head(batch, GUIDED_HEAD)
         alignment = (alignment_loss(queries, keys, batch),)
-    loss, nll = smoothed_cross_entropy(
-        states,
-        model.output_projection,
-        batch.targets,
-        label_smoothing,
-        bias=model.output_bias,
-        compiled=compiled,
-    )
+    arguments = states, model.output_projection, batch.targets, label_smoothing
+    loss, nll = smoothed_cross_entropy(*arguments, bias=model.output_bias, compiled=compiled)
     return loss, nll, *alignment
 
 

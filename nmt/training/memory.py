@@ -31,7 +31,6 @@ from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
-from nmt.system.distributed import Ranks
 from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
@@ -86,18 +85,14 @@ class LiveBytes(TorchDispatchMode):
         before = {storage._cdata for storage in _storages(args)}
         result = func(*args, **(kwargs or {}))
         for storage in _storages(result):
-            if storage._cdata not in before:  # else a view, or a result in place
-                self._count(storage)
+            address, size = storage._cdata, storage.nbytes()
+            # else a view, a result in place, or one of several that share a storage
+            if address not in before and address not in self._known:
+                self._known.add(address)
+                self._now += size
+                self.most = max(self.most, self._now)
+                weakref.finalize(storage, self._forget, address, size)
         return result
-
-    def _count(self, storage: UntypedStorage) -> None:
-        address, size = storage._cdata, storage.nbytes()
-        if address in self._known:  # several results may share a storage
-            return
-        self._known.add(address)
-        self._now += size
-        self.most = max(self.most, self._now)
-        weakref.finalize(storage, self._forget, address, size)
 
     def _forget(self, address: int, size: int) -> None:
         self._known.discard(address)
@@ -184,17 +179,15 @@ def even_batch(
     return collate(lines, lines, shape, links)
 
 
-def fitting_tokens(
-    recipe: Recipe, data: DataFolder, train_step: TrainStep, ranks: Ranks, device: torch.device
-) -> int:
+def fitting_tokens(recipe: Recipe, data: DataFolder, train_step: TrainStep) -> int:
     """Return the tokens of a micro-batch: the recipe's value, or less if memory is too small.
 
     All ranks take part and get the same number.
 
     NMTError if not even one pair fits.
     """
-    config, longest = recipe.training, longest_pair(data)
-    cpu = device.type == "cpu"
+    config, longest, ranks = recipe.training, longest_pair(data), train_step.ranks
+    cpu = train_step.device.type == "cpu"
     share = share_of_update(config.batch_tokens, ranks.world_size)
     usual = CPU_TOKENS[config.precision] if cpu else share
     tokens = max(longest, config.micro_batch_tokens or usual)

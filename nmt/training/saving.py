@@ -40,7 +40,7 @@ from nmt.training.optimizer import Optimizer
 class DiskBudget:
     """The largest disk space that a run's checkpoints take at any time."""
 
-    states: int
+    states = STATES_KEPT + 1  # a new file is written before an old one is removed
     state_bytes: int  # of one state
     models: int
     model_bytes: int  # of one model file
@@ -49,14 +49,12 @@ class DiskBudget:
     def of(cls, optimizer: Optimizer, card: ModelCard) -> DiskBudget:
         """Return the budget of a run with these values, vectors and vocabularies."""
         config = optimizer.config
-        # A new file is written before an old one is removed. Until the next state is written, the
-        # best models of the last one stay too. last.safetensors and best.safetensors are links, or
-        # copies if the disk has no links.
+        # Until the next state is written, the best models of the last one stay too.
+        # last.safetensors and best.safetensors are links, or copies if the disk has no links.
         checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
         validations = math.ceil(config.max_updates / config.validate_every)
         best = min(2 * config.keep_best + 1, validations)
         return cls(
-            states=STATES_KEPT + 1,
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,
             model_bytes=4 * optimizer.weights.count + card.vocabulary_bytes,  # in fp32
@@ -169,7 +167,14 @@ class Saver:
         self._copy(self._optimizer.vectors())
         with self._ranks.raise_on_all_ranks():  # so that no rank leaves before everything is saved
             if self._ranks.is_first:
-                self._write_at_the_end(state, card)
+                # The state comes last: a run that is killed before it makes the model again.
+                last = checkpoint.card_of_file(self._last)
+                # One from before a validation that was cut short has no metrics.
+                has_metrics = last is not None and bool(last.valid or not card.valid)
+                if last is None or last.update != card.update or not has_metrics:
+                    self._write_model(self._last, card)
+                if self.written != state:
+                    self._write_state(state)
         self.saved = state
 
     def wait(self) -> None:
@@ -213,16 +218,6 @@ class Saver:
             return
         if whole and self._failed:
             self._report_problem(state, "")
-
-    def _write_at_the_end(self, state: RunState, card: ModelCard) -> None:
-        # The state comes last: a run that is killed before it makes the model again.
-        last = checkpoint.card_of_file(self._last)
-        # One from before a validation that was cut short has no metrics.
-        has_metrics = last is not None and bool(last.valid or not card.valid)
-        if last is None or last.update != card.update or not has_metrics:
-            self._write_model(self._last, card)
-        if self.written != state:
-            self._write_state(state)
 
     def _write_best(self, state: RunState, card: ModelCard) -> None:
         path = checkpoint.path_of(self._run, BEST, state.update)

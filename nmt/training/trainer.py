@@ -131,7 +131,7 @@ class Trainer:
         ranks, asked = self.ranks, self.config.micro_batch_tokens
         wanted = f"{asked} on {self.device.type}, {ranks.world_size} x {ranks.local_world_size}"
         if self.state.micro_batch_for != wanted:
-            tokens = fitting_tokens(self.recipe, self.data, self.train_step, ranks, self.device)
+            tokens = fitting_tokens(self.recipe, self.data, self.train_step)
             self.state = replace(self.state, micro_batch_tokens=tokens, micro_batch_for=wanted)
         self.begin_stream()
 
@@ -249,13 +249,12 @@ class Trainer:
         bad, scaler = newest.bad_in_a_row, self.optimizer.loss_scaler
         if newest.out_of_memory:
             self._halve_micro_batch()
-        elif scaler.has_diverged(bad, last=self.is_finished):
+            return True
+        if scaler.has_diverged(bad, last=self.is_finished):
             raise self._diverged(
                 f"no finite gradient in {bad} updates in a row, up to update {update:,}"
             )
-        else:
-            return False
-        return True
+        return False
 
     def _halve_micro_batch(self) -> None:
         """Halve the micro-batches after memory ran out; the update comes again."""

@@ -117,9 +117,8 @@ class Validator:
     @property
     def work(self) -> int:
         """How many lines `measure` has done in the end: each is scored and translated."""
-        translated = [
-            len(text.sources if self.config.metrics else text.shown) for text in self._texts
-        ]
+        metrics = self.config.metrics
+        translated = [len(text.sources if metrics else text.shown) for text in self._texts]
         return (len(self.data.valid) + sum(translated)) // self.ranks.world_size
 
     def measure(
@@ -143,10 +142,7 @@ class Validator:
             return None
         finally:
             model.train()
-        texts = tuple(
-            TextResult(text.langs, text_nll, text_scores)
-            for text, text_nll, text_scores in zip(self._texts, nlls, scores, strict=True)
-        )
+        texts = tuple(map(TextResult, (text.langs for text in self._texts), nlls, scores))
         return ValidationResult(loss, nll, texts, samples)
 
     def _check_stop(self) -> None:

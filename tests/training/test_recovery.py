@@ -114,6 +114,8 @@ def test_a_batch_that_is_tried_leaves_nothing_behind(toy: Toy) -> None:
 class StepWithRoom:
     """The step of a GPU with room for so many tokens, or for half of them uncompiled."""
 
+    ranks, device = ALONE, torch.device("cuda")
+
     def __init__(self, room: int) -> None:
         self.room = room
         self.tried: list[int] = []
@@ -134,7 +136,7 @@ class StepWithRoom:
 
 def fitting_tokens(data: Path, step: StepWithRoom, **values: Value) -> int:
     """What a run on such a GPU begins with."""
-    arguments: Any = DataFolder.open(data), step, ALONE, torch.device("cuda")
+    arguments: Any = DataFolder.open(data), step
     return memory.fitting_tokens(recipe(micro_batch_tokens=0, **values), *arguments)
 
 
