@@ -59,10 +59,8 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     size = len(header or (texts[0] if texts else []))
     names = header or [str(place + 1) for place in range(size)]
 
-    place_of = {name: place for place, name in reversed([*enumerate(names)])}
-
     def samples(name: str) -> Sequence[str]:
-        return _cells(texts[skipped:], place_of[name])
+        return _cells(texts[skipped:], names.index(name))
 
     choice = RowChoice.find(request, header, samples)
     if len(numbers) == 2:
@@ -100,10 +98,7 @@ def _rows_to_header(request: FileRequest, rows: Sequence[Sequence[str]]) -> int:
     if _is_header(cells, langs, (_TEXT, _TEXT) if request.is_one_side else _SIDES):
         console.notice(f"{name}: its first row is a header, {shown}, and is left out")
         return 1
-    if all(
-        _is_short_for(cell, _cells(rows[1:], place))
-        for cell, place in zip(cells, places, strict=True)
-    ):
+    if all(map(_is_short_for, cells, (_cells(rows[1:], place) for place in places))):
         console.notice(
             f"{name}: its first row, {shown}, is read as text; if it is a header, name the columns "
             f"by it: {name}:{','.join(of_text)}"
@@ -268,9 +263,5 @@ def language_columns(
 def _of_language(names: Sequence[str], lang: str) -> list[int]:
     """Return the columns that have exactly this name, or else those that mean the language."""
     code = lang.replace("_", "-").casefold()
-    exact = [
-        index
-        for index, name in enumerate(names)
-        if name.strip().replace("_", "-").casefold() == code
-    ]
+    exact = [index for index, name in enumerate(names) if _folded(name).replace("_", "-") == code]
     return exact or [index for index, name in enumerate(names) if names_language(name, lang)]

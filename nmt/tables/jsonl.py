@@ -40,17 +40,14 @@ class JsonLines(Table):
         """
         table = cls(request, request.columns or ("", ""))
         entries = [entry for _, entry in islice(table._objects(lambda _: None), _SAMPLED)]
-        names, strings = dict[str, None](), set[str]()  # the first is a set in order
-        for entry in entries:
-            for name, cell in _fields(entry):
-                names[name] = None
-                strings |= {name} if isinstance(cell, str) else set()
+        fields = [field for entry in entries for field in _fields(entry)]
+        names = list(dict.fromkeys(name for name, _ in fields))
         if not names:
             return table
-        listed = list(names)
-        choice = RowChoice.find(request, listed, lambda name: [_cell(one, name) for one in entries])
-        places = [place for place, name in enumerate(listed) if name in strings]
-        src, tgt = (listed[place] for place in chosen_columns(request, listed, places, choice))
+        strings = {name for name, cell in fields if isinstance(cell, str)}
+        choice = RowChoice.find(request, names, lambda name: [_cell(one, name) for one in entries])
+        places = [place for place, name in enumerate(names) if name in strings]
+        src, tgt = (names[place] for place in chosen_columns(request, names, places, choice))
         return replace(table, columns=(src, tgt), choice=choice and choice.for_columns(src, tgt))
 
     def rows(self, advance: Advance) -> Iterator[Row]:

@@ -37,9 +37,7 @@ class TsvFile(CellTable):
     places: Columns
     separator: bytes
     names_separator: bool  # whether the first line is `sep=;`, for spreadsheets
-    is_guessed: bool
-    """Whether the first rows are not quoted, and the others may show something else."""
-    quoted: bool = False  # whether cells are
+    quoted: bool  # whether cells are
     quotes: Quotes | None = None  # counts the cells in quotes while the file is read
     fault = "lack a side or have more cells than the first row"
 
@@ -79,19 +77,10 @@ class TsvFile(CellTable):
         else:
             rows = [line.split(separator) for line in start]
         places = find_columns(request, rows, encoding.line_codec)
-        return cls(
-            request,
-            encoding,
-            columns=places.names,
-            places=places,
-            separator=separator,
-            names_separator=names_separator,
-            is_guessed=not (quoted or quoting),
-            quoted=quoted,
-        )
+        return cls(request, encoding, places.names, places, separator, names_separator, quoted)
 
     def checked_rows(self, advance: Advance) -> Iterator[Row]:
-        if not self.is_guessed:
+        if self.quoted or self.request.quoting:  # else rows after the first may show something else
             yield from self.rows(advance)
             return
         quotes = Quotes()

@@ -94,9 +94,7 @@ def _read(request: FileRequest) -> tuple[list[str], list[list[bytes]]]:
 
 def _check_area(name: str, sheet: bytes) -> None:
     """Raise DataError if cells are so far apart that the library would take gigabytes."""
-    columns, rows = (
-        zip(*_PLACE.findall(sheet), strict=True) if _PLACE.search(sheet) else ([b""], [0])
-    )
+    columns, rows = zip(*(_PLACE.findall(sheet) or [(b"", b"0")]), strict=True)
     column, row = max(columns, key=lambda one: (len(one), one)), max(map(int, rows))
     if reduce(lambda number, letter: 26 * number + letter - 64, column, 0) * row > _MOST_CELLS:
         raise DataError(f"{name}: has a cell at {column.decode()}{row}; delete those far away")
