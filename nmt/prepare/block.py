@@ -306,8 +306,6 @@ class Work:
     rows: Rows  # (left,) the pairs that no rule has dropped so far
     lines: tuple[list[str], list[str]] = ([], [])  # (left,) source and target
     ids: tuple[TokenRows, TokenRows] | None = None  # (left,) source and target, once encoded
-    side_columns: dict[str, tuple[TokenRows, TokenRows]] = field(default_factory=dict)  # (left,)
-    """What is kept beside the ids, by its name."""
     hashes: dict[str, Hashes] = field(default_factory=dict)  # (left,) for each rule of duplicates
     flaws: tuple[FlawRecord, ...] = ()
     """Lines that have entities or a broken encoding."""
@@ -332,10 +330,6 @@ class Work:
         self.lines = src, tgt
         if self.ids is not None:
             self.ids = self.ids[0].select(are_left), self.ids[1].select(are_left)
-        self.side_columns = {
-            name: (src_values.select(are_left), tgt_values.select(are_left))
-            for name, (src_values, tgt_values) in self.side_columns.items()
-        }
 
     @property
     def tagged(self) -> list[str]:

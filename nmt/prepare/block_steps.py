@@ -6,7 +6,7 @@ counts what BPE is learnt from. `judge_block` is the dry run of the first. The s
 order in which the whole work takes them:
 
     fix, look for a shift, filter by text, compare with valid and test | encode, filter by tokens |
-    annotate terms, keep text, join windows, hash
+    annotate terms, join windows, hash
 
 The first four need only text, so the pass that counts words does them, and the whole work takes
 over what it found. Filters see text after its fixes, and only the pairs that filters keep are
@@ -41,6 +41,7 @@ from nmt.prepare.term_annotator import Annotator
 from nmt.prepare.text_checks import misfit
 from nmt.prepare.windows import choose_windows, draw_context, join_side, split_tags
 
+IDS = "bin"  # the suffix of a shard of ids, beside which one of text is kept
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
 _BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
@@ -55,9 +56,8 @@ class EncodedBlock:
 
     verdicts: Verdicts  # (pairs,)
     hashes: dict[str, Hashes]  # (kept,) for each rule of duplicates that applies
-    src: TokenRows  # (kept,)
-    tgt: TokenRows  # (kept,)
-    side_columns: dict[str, tuple[TokenRows, TokenRows]]  # (kept,) each side
+    columns: dict[str, tuple[TokenRows, TokenRows]]  # (kept,) each side
+    """The ids and perhaps the text of source and target, by the suffix of their shards."""
     seconds: tuple[float, float]
     """CPU seconds for SentencePiece, and for all other steps."""
     misfit: Misfit | None
@@ -84,24 +84,18 @@ def encode_block(
     judge_tokens(work, cleaning)
     if annotator is not None:
         annotate_terms(work, annotator, subwords, longest=cleaning.max_length)
-    if options.keep_text:
-        keep_text(work)
     if options.documents:
         join_windows(work, subwords, options, longest=cleaning.max_length)
     for rule in cleaning.duplicate_rules:
         hash_work(work, rule, cleaning, has_languages=bool(options.pair))
     assert work.ids is not None
-    other_seconds = time.process_time() - start - work.encoding_seconds
-    return EncodedBlock(
-        work.verdicts,
-        work.hashes,
-        *work.ids,
-        work.side_columns,
-        (work.encoding_seconds, other_seconds),
-        work.misfit,
-        work.flaws,
-        work.nearest,
-    )
+    columns = {IDS: work.ids}
+    if options.keep_text:
+        src, tgt = map(TokenRows.from_text, work.lines)
+        columns[TEXT] = src, tgt
+    seconds = work.encoding_seconds, time.process_time() - start - work.encoding_seconds
+    found = work.misfit, work.flaws, work.nearest
+    return EncodedBlock(work.verdicts, work.hashes, columns, seconds, *found)
 
 
 def judge_block(
@@ -224,17 +218,8 @@ def annotate_terms(work: Work, annotator: Annotator, subwords: Subwords, *, long
     longest: the most tokens of a source.
     """
     assert work.ids is not None
-    src_ids, tgt_ids = work.ids
     vocabulary, _ = subwords.vocabularies(work.block.langs)
-    lines = list(zip(work.tagged, work.lines[1], strict=True))
-    places = work.block.corpus, work.numbers
-    work.ids = annotator.annotate(src_ids, lines, *places, vocabulary, longest=longest), tgt_ids
-
-
-def keep_text(work: Work) -> None:
-    """Keep the lines that are left as a side column."""
-    src, tgt = map(TokenRows.from_text, work.lines)
-    work.side_columns[TEXT] = src, tgt
+    work.ids = annotator.annotate(work, vocabulary, longest=longest), work.ids[1]
 
 
 def join_windows(work: Work, subwords: Subwords, options: PrepareOptions, *, longest: int) -> None:

@@ -13,7 +13,7 @@ seed, the corpus and the number of the line.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from nmt.lexical.term_list import read_terms
 from nmt.lexical.token_offsets import token_offsets
 from nmt.lexical.word_lexicon import WordLexicon, learn_words
 from nmt.lexical.word_list import WordList, has_phrase
-from nmt.prepare.block import Rows
+from nmt.prepare.block import Work
 from nmt.prepare.options import AUTO_TERMS, PrepareOptions
 from nmt.system.files import is_there, sha256_file, write_text
 from nmt.tables.formats import file_and_columns
@@ -78,22 +78,16 @@ class Annotator:
         """Return the annotator with the lexicon that `learn_lexicon` has written."""
         return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
 
-    def annotate(
-        self,
-        src_ids: TokenRows,
-        lines: Sequence[tuple[str, str]],
-        corpus: int,
-        numbers: Rows,
-        vocabulary: Vocabulary,
-        *,
-        longest: int,
-    ) -> TokenRows:
+    def annotate(self, work: Work, vocabulary: Vocabulary, *, longest: int) -> TokenRows:
         """Return the ids of sources, some of which say how some of their words are translated.
 
-        lines: (pairs,) with their tags; numbers: (pairs,) of the lines in the text.
+        work: with ids.
         longest: the most ids of a source. An annotation that does not fit is left out.
         """
-        key = self.seed, corpus
+        assert work.ids is not None
+        src_ids, _ = work.ids
+        lines = list(zip(work.tagged, work.lines[1], strict=True))
+        key, numbers = (self.seed, work.block.corpus), work.numbers
         shares = random_shares(numbers, *key, _SHARE)
         seeds = random_bits(numbers, *key, _WORDS)
         is_chosen = random_shares(numbers, *key, _LINE) < _LINES_OF_FILE

@@ -10,10 +10,8 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 
@@ -21,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt import console
-from nmt.data.folder import PairDataset
+from nmt.data.folder import TEXT, PairDataset
 from nmt.data.language_tokens import tagged
 from nmt.data.languages import primary_language
 from nmt.data.manifest import (
     CorpusRecord,
-    FileRecord,
     LengthRecord,
     OverlapRecord,
     ShardRecord,
@@ -37,7 +34,7 @@ from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
 from nmt.prepare.block import KEPT, Block, Hashes, Judgements, Mask, Misfit, Overlaps, Pairs
-from nmt.prepare.block_steps import EncodedBlock
+from nmt.prepare.block_steps import IDS, EncodedBlock
 from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.duplicates import (
@@ -69,12 +66,10 @@ def write_shard(
     marker: the id that begins an annotation, if there are some.
     """
     builder.write(path, corpus=corpus)
-    shard, file = Shard.open(path), record_file(path)
+    shard = Shard.open(path)
     annotations, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
     return ShardRecord(
-        name=file.name,
-        size=file.size,
-        sha256=file.sha256,
+        **asdict(record_file(path)),
         corpus=shard.corpus,
         pairs=len(shard),
         src_tokens=shard.src_tokens,
@@ -90,12 +85,9 @@ def split_record(
     shards: Sequence[ShardRecord],
     corpora: Sequence[CorpusRecord],
     *,
-    text: Sequence[FileRecord] = (),
-    overlaps: Sequence[FileRecord] = (),
-    side_columns: Sequence[FileRecord] = (),
     separator: int | None = None,
 ) -> SplitRecord:
-    """Return the record of a split whose files are all written.
+    """Return the record of a split whose shards are all written, without its other files.
 
     separator: the token between the lines of a window, if pairs are windows.
     """
@@ -108,9 +100,6 @@ def split_record(
         tgt=_statistics(tgt_counts),
         corpora=tuple(corpora),
         shards=tuple(shards),
-        text=tuple(text),
-        overlaps=tuple(overlaps),
-        side_columns=tuple(side_columns),
         windows=() if separator is None else tuple(pairs.window_counts(separator)),
     )
 
@@ -189,8 +178,7 @@ class HeldOutText:
         rows = subwords.encode(src, tgt, source.langs)
         are_pairs = ~self.breaks
         for where, side in zip(_places(source), rows, strict=True):
-            has_none = are_pairs & (side.lengths == 0)
-            _refuse(where, 1, has_none, "has no tokens", "remove the pair")
+            _refuse(where, 1, are_pairs & (side.lengths == 0), "has no tokens", "remove the pair")
         builder = ShardBuilder(token_bytes=subwords.token_bytes)
         src_rows, tgt_rows = (side.select(are_pairs) for side in rows)
         builder.extend(src_rows, tgt_rows, 1 + np.flatnonzero(are_pairs))
@@ -254,8 +242,8 @@ def write_held_out(
     for path, text in zip(overlaps, texts.values(), strict=True):
         shares = np.minimum(text.nearest, OVERLAP_UNIT) / OVERLAP_UNIT
         write_text(path, "".join(f"{share:.4f}\n" for share in shares))
-    records, of_lines = (list(map(record_file, paths)) for paths in (files, overlaps))
-    return split_record(folder, name, shards, corpora, text=records, overlaps=of_lines)
+    records, of_lines = (tuple(map(record_file, paths)) for paths in (files, overlaps))
+    return replace(split_record(folder, name, shards, corpora), text=records, overlaps=of_lines)
 
 
 def index_lines(
@@ -310,7 +298,8 @@ class TrainSplit:
     def __post_init__(self) -> None:
         self.rejects = self.progress.rejects
         self.nearest = np.array(self.progress.nearest, np.int16)
-        self._builder, self._side_builders = self._new_builders()
+        self._builders = self._new_builders()
+        self._lines = sum(text.lines for text in self.texts)
         self._seen = {rule: SeenHashes(self._lines) for rule in self.cleaning.duplicate_rules}
         # The hashes that were new since the last complete shard.
         self._new_hashes: dict[str, list[Hashes]] = {rule: [] for rule in self._seen}
@@ -320,10 +309,6 @@ class TrainSplit:
         self._misfits: set[int] = set()  # texts that we have warned of
         self._before: Block | None = None  # the block that was written last
         self._flawed = [set[tuple[str, str]]() for _ in self.texts]  # sides and kinds, likewise
-
-    @property
-    def _lines(self) -> int:
-        return sum(text.lines for text in self.texts)
 
     def write(self, encode: Callable[[Block], EncodedBlock], judgements: Judgements) -> None:
         """Write all missing shards.
@@ -339,13 +324,12 @@ class TrainSplit:
         ) as bar:
             blocks, workers = self._blocks(judgements), self.options.processes
             for block, result in map_in_order(encode, blocks, workers=workers):
-                if block.corpus != corpus and len(self._builder):
-                    self._flush(corpus, next_corpus=corpus + 1, next_line=1)
+                if block.corpus != corpus:
+                    self._flush(corpus, corpus + 1, 1)
                 corpus = block.corpus
                 self._add(block, result)
                 bar.update(block.lines)
-            if len(self._builder):
-                self._flush(corpus, next_corpus=corpus + 1, next_line=1)
+            self._flush(corpus, corpus + 1, 1)
         encoding, judging = self._seconds
         reading = time.process_time() - began - (judging + encoding if workers == 1 else 0)
         console.detail(
@@ -359,19 +343,16 @@ class TrainSplit:
             text.record(lines=rejects.lines, rejected=rejects.counts, flaws=rejects.flaws)
             for text, rejects in zip(self.texts, self.rejects, strict=True)
         ]
-        return split_record(
-            self.folder,
-            "train",
-            self.progress.shards,
-            corpora,
-            side_columns=self.progress.side_columns,
-            separator=self.subwords.separator if self.options.documents else None,
-        )
+        shards, side_columns = self.progress.shards, self.progress.side_columns
+        separator = self.subwords.separator if self.options.documents else None
+        record = split_record(self.folder, "train", shards, corpora, separator=separator)
+        return replace(record, side_columns=side_columns)
 
-    def _new_builders(self) -> tuple[ShardBuilder, defaultdict[str, ShardBuilder]]:
-        """Return empty builders: of token ids, and of each side column by its name."""
-        ids = ShardBuilder(token_bytes=self.subwords.token_bytes)
-        return ids, defaultdict(partial(ShardBuilder, token_bytes=TEXT_BYTES))
+    def _new_builders(self) -> dict[str, ShardBuilder]:
+        """Return empty builders by the suffixes of their shards: of ids, and of text if kept."""
+        sizes = {IDS: self.subwords.token_bytes}
+        sizes |= {TEXT: TEXT_BYTES} if self.options.keep_text else {}
+        return {suffix: ShardBuilder(token_bytes=size) for suffix, size in sizes.items()}
 
     def _blocks(self, judgements: Judgements) -> Iterator[Block]:
         for corpus, text in enumerate(self.texts):
@@ -381,15 +362,12 @@ class TrainSplit:
                     yield replace(block, judgement=judgements.get((corpus, block.number)))
 
     def _add(self, block: Block, result: EncodedBlock) -> None:
-        side_rows = result.side_columns
-        added = [(self._builder, (result.src, result.tgt))]
-        added += [(builder, side_rows[name]) for name, builder in self._side_builders.items()]
-        if not all(builder.has_room_for(*rows) for builder, rows in added):
-            self._flush(block.corpus, next_corpus=block.corpus, next_line=block.number)
+        columns = result.columns
+        if not all(self._builders[name].has_room_for(*columns[name]) for name in columns):
+            self._flush(block.corpus, block.corpus, block.number)
         self._warn_of_misfit(block, result.misfit)
         verdicts = result.verdicts.copy()  # from a Ray cluster it is read-only
         rows = np.flatnonzero(verdicts == KEPT)
-        src, tgt = result.src, result.tgt
         is_left = np.ones(len(rows), np.bool_)
         for rule, seen in self._seen.items():
             hashes = result.hashes[rule][is_left]
@@ -398,21 +376,16 @@ class TrainSplit:
             left = np.flatnonzero(is_left)
             verdicts[rows[left[~is_new]]] = CODES[rule]
             is_left[left] = is_new
-        rows, src, tgt = rows[is_left], src.select(is_left), tgt.select(is_left)
         rejects = self.rejects[block.corpus]
         rejects.add(block, verdicts, result.flaws)
         self.nearest = np.maximum(self.nearest, result.nearest)
         warn_of_flaws(rejects, self.texts[block.corpus].lines, self._flawed[block.corpus])
-        self._builder.extend(src, tgt, block.number + rows)
-        for name, values in side_rows.items():
-            if len(rows):  # else the next corpus, which may keep nothing, would begin with it
-                src_values, tgt_values = (side.select(is_left) for side in values)
-                self._side_builders[name].extend(src_values, tgt_values, block.number + rows)
+        lines = block.number + rows[is_left]
+        for name, (src, tgt) in columns.items():
+            self._builders[name].extend(src.select(is_left), tgt.select(is_left), lines)
         self._seconds += result.seconds
-        if len(self._builder) >= self.options.shard_pairs:
-            self._flush(
-                block.corpus, next_corpus=block.corpus, next_line=block.number + block.lines
-            )
+        if len(self._builders[IDS]) >= self.options.shard_pairs:
+            self._flush(block.corpus, block.corpus, block.number + block.lines)
 
     def _warn_of_misfit(self, block: Block, found: Misfit | None) -> None:
         """Warn of the first block of a text whose sides are out of step."""
@@ -422,26 +395,28 @@ class TrainSplit:
             is_same = before is not None and before.corpus == block.corpus
             warn_of_misfit(self.texts[block.corpus], found, block, before if is_same else None)
 
-    def _flush(self, corpus: int, *, next_corpus: int, next_line: int) -> None:
+    def _flush(self, corpus: int, next_corpus: int, next_line: int) -> None:
+        """Write a shard, if there are pairs for it."""
+        if not len(self._builders[IDS]):
+            return
         number = len(self.progress.shards)
         files = [
             write_hashes(self.folder, rule, number, np.concatenate(hashes))
             for rule, hashes in self._new_hashes.items()
         ]
-        path = self.folder / f"train-{number:05d}.bin"
+        paths = {name: self.folder / f"train-{number:05d}.{name}" for name in self._builders}
         marker = None if self.options.terms is None else self.subwords.marker
-        shard = write_shard(path, self._builder, corpus=corpus, marker=marker)
-        side_files = [path.with_suffix(f".{name}") for name in self._side_builders]
-        for file, builder in zip(side_files, self._side_builders.values(), strict=True):
-            builder.write(file, corpus=corpus)
-        self._builder, self._side_builders = self._new_builders()
+        shard = write_shard(paths.pop(IDS), self._builders[IDS], corpus=corpus, marker=marker)
+        for name, path in paths.items():
+            self._builders[name].write(path, corpus=corpus)
+        self._builders = self._new_builders()
         for hashes in self._new_hashes.values():
             hashes.clear()
         self.progress = replace(
             self.progress,
             shards=(*self.progress.shards, shard),
             hashes=(*self.progress.hashes, *files),
-            side_columns=(*self.progress.side_columns, *map(record_file, side_files)),
+            side_columns=(*self.progress.side_columns, *map(record_file, paths.values())),
             nearest=tuple(self.nearest.tolist()),
             corpus=next_corpus,
             line=next_line,
