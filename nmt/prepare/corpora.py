@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -133,21 +134,12 @@ class Sources:
             names[next(new for new in chain([name], others) if new not in names)] = text
         train = options.train or options.pair
         n, texts = len(train), [*train, *options.valid, *names.values()]
-        prefixes = [options.prefix_of(text) for text in texts]
-        files = [file_and_columns(prefix)[0] for prefix in prefixes]
         splits = ["train"] * n + ["valid"] * len(options.valid) + ["test"] * len(names)
         quotings = dict(map(name_and_value, options.quoting))
+        find = partial(find_reader, encoding=encoding, documents=options.documents, copies=copies)
         readers = [
-            find_reader(
-                prefix,
-                options.langs_of(texts[index]),
-                encoding,
-                quoting=quotings.get(files[index], ""),
-                split=splits[index],
-                documents=options.documents,
-                copies=copies,
-            )
-            for index, prefix in enumerate(prefixes)
+            find(prefix, langs, quoting=quotings.get(file_and_columns(prefix)[0], ""), split=split)
+            for (prefix, langs), split in zip(options.texts, splits, strict=True)
         ]
         surveys = _survey_all(readers, threads=options.threads)
         weights, tags = options.weights, options.tags

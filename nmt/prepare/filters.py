@@ -47,10 +47,8 @@ class Filters:
 
     def judge_text(self, pairs: Pairs) -> Verdicts:
         """Judge the pairs of a block by the rules that need no tokens: (pairs,)."""
-        applies = self.cleaning.applies
-        masks = (
-            (name, judge(pairs, self)) for name, judge in TEXT_FILTERS.items() if applies(name)
-        )
+        applied = filter(self.cleaning.applies, TEXT_FILTERS)
+        masks = ((rule, TEXT_FILTERS[rule](pairs, self)) for rule in applied)
         return _verdicts(pairs.block.lines, masks)
 
     def nearest(self, pairs: Pairs, rows: Rows) -> Overlaps:
@@ -166,9 +164,8 @@ def token_verdicts(
     """Judge pairs by some rules, given the tokens of both sides: (pairs,) each."""
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     applied = filter(cleaning.applies, rules)
-    return _verdicts(
-        len(src), ((rule, TOKEN_FILTERS[rule](shorter, longer, cleaning)) for rule in applied)
-    )
+    masks = ((rule, TOKEN_FILTERS[rule](shorter, longer, cleaning)) for rule in applied)
+    return _verdicts(len(src), masks)
 
 
 def blank_pairs(pairs: Pairs) -> Mask:

@@ -16,7 +16,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
-from nmt.data.moses import STEPS
+from nmt.data.moses import STEPS, Moses, moses_rules
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import TMX, ZIP, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
@@ -330,6 +330,11 @@ class PrepareOptions:
         return [step for step in STEPS if getattr(self, f"moses_{step}")]
 
     @property
+    def moses(self) -> tuple[Moses | None, Moses | None]:
+        """Moses' rules of the source and of the target, if they have some."""
+        return moses_rules(self.langs, self.moses_steps)
+
+    @property
     def lines_a_pair(self) -> int:
         return self.window if self.documents else 1
 
@@ -356,9 +361,8 @@ class PrepareOptions:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of languages to train on."""
-        return list(dict.fromkeys(map(self.langs_of, self.pair))) or [
-            (self.src_lang, self.tgt_lang)
-        ]
+        pairs = list(dict.fromkeys(map(self.langs_of, self.pair)))
+        return pairs or [(self.src_lang, self.tgt_lang)]
 
     @property
     def texts(self) -> list[tuple[str, tuple[str, str]]]:

@@ -28,12 +28,11 @@ from nmt.data.corpus import Encoding
 from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens, spell_pair
 from nmt.data.languages import of_country
-from nmt.data.moses import moses_rules
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError, UsageError
 from nmt.prepare import reject_report, resume
-from nmt.prepare.block_steps import MosesRules, encode_block, judge_block
+from nmt.prepare.block_steps import encode_block, judge_block
 from nmt.prepare.characters import known_scripts
 from nmt.prepare.cleaning_options import CleaningOptions
 from nmt.prepare.corpora import Sources
@@ -98,9 +97,7 @@ def prepare(
         if finished is not None:
             return _same(finished, settings, inputs)
         resume.check_space(folder, inputs.sources.space_needed(options))
-        _check_text(options, inputs)
         sources, held_out, filters = _hold_out(options, cleaning, inputs)
-        _report_skipped_rules(options, filters)
         with resume.building_folder(folder) as unfinished:
             if unfinished == folder:
                 return _same(DataFolder.open(folder), settings, inputs)
@@ -109,7 +106,7 @@ def prepare(
             if progress is None:
                 progress, learnt = _begin(unfinished, key, options, inputs, filters)
             models = [(unfinished / file.name).read_bytes() for file in progress.vocabulary.files]
-            subwords = Subwords(tuple(models), _moses(options), inputs.languages)
+            subwords = Subwords(tuple(models), options.moses, inputs.languages)
             subwords.add_words(learnt.counts)
             annotator = inputs.annotator
             if annotator is not None and progress.lexicon:
@@ -154,13 +151,11 @@ def dry_run(
     """
     with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
         inputs = _read_inputs(options, cleaning, vocabularies, languages, copies)
-        _check_text(options, inputs)
         sources, _, filters = _hold_out(options, cleaning, inputs)
-        _report_skipped_rules(options, filters)
         subwords = None
         if inputs.vocabularies:
             models = tuple(vocabulary.model for vocabulary in inputs.vocabularies)
-            subwords = Subwords(models, _moses(options), inputs.languages)
+            subwords = Subwords(models, options.moses, inputs.languages)
         else:
             report_what_is_not_learnt(options, sources.train)
         rejects = [reject_report.CorpusRejects.begin(text) for text in sources.train]
@@ -245,10 +240,6 @@ def _same(finished: DataFolder, settings: Mapping[str, Any], inputs: _Inputs) ->
     return finished
 
 
-def _moses(options: PrepareOptions) -> MosesRules:
-    return moses_rules(options.langs, options.moses_steps)
-
-
 def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
     """Warn of faults of the texts; UsageError if Moses' rules do not suit them."""
     vocabularies = inputs.vocabularies
@@ -257,29 +248,32 @@ def _check_text(options: PrepareOptions, inputs: _Inputs) -> None:
     if options.moses_tokenize:
         learnt = options.normalization == NFC
         composes = all(one.composes for one in vocabularies) if vocabularies else learnt
-        check_moses(inputs.sources.train, _moses(options), composes=composes)
+        check_moses(inputs.sources.train, options.moses, composes=composes)
 
 
 def _hold_out(
     options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
 ) -> tuple[Sources, list[HeldOutText], Filters]:
-    """Read valid and the test sets, or draw valid from train, and keep both out of train.
+    """Check the text, read valid and the tests, or draw valid, and keep both out of train.
 
     Returns the texts with those of valid, what was read of valid and the tests, and the rules that
     drop the same lines from train. DataError names the first unusable line.
     """
+    _check_text(options, inputs)
     sources, identifier = inputs.sources, inputs.identifier
     read = partial(HeldOutText.read, documents=options.documents, fix=cleaning.fix)
     held_out = list(map(read, sources.held_out))
     if identifier is not None:
         identifier = measured(identifier, ((text.source, text.raw) for text in held_out))
-    filters = _filters_for(options, cleaning, identifier, held_out)
+    keys = _keys_of(held_out, options)
+    filters = Filters(cleaning=cleaning, identifier=identifier, documents=options.documents, **keys)
     if not sources.valids:
         valids, numbers = draw_valid(sources.train, filters, options)
         drawn = list(map(read, valids))
         held_out, sources = [*drawn, *held_out], replace(sources, valids=valids)
         filters = replace(
-            _filters_for(options, cleaning, identifier, held_out),
+            filters,
+            **_keys_of(held_out, options),
             drawn=numbers,
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             drawn_lines=index_lines(drawn, sources.train),
@@ -289,33 +283,21 @@ def _hold_out(
         held_out_lines=index_lines(held_out, sources.train),
         held_out_count=sum(text.source.lines for text in held_out),
     )
+    _report_skipped_rules(options, filters)
     return sources, held_out, filters
 
 
-def _filters_for(
-    options: PrepareOptions,
-    cleaning: CleaningOptions,
-    identifier: LanguageIdentifier | None,
-    held_out: Sequence[HeldOutText],
-) -> Filters:
-    """Return the rules for text of which nothing was drawn for valid."""
+def _keys_of(held_out: Sequence[HeldOutText], options: PrepareOptions) -> dict[str, Any]:
+    """Return what the rule `overlap` knows of texts that train must not repeat."""
     src_lines, tgt_lines = (
         list(chain.from_iterable(text.lines[side] for text in held_out)) for side in (0, 1)
     )
-    src, tgt = OverlapKeys.of(src_lines), OverlapKeys.of(tgt_lines)
-    pairs = frozenset[frozenset[str]]()
-    if options.pair:
-        # A source of en-de is a target of de-en. A text and its reverse would often be in train
-        # and in valid, so train must not repeat whole pairs either, whatever their length.
-        src = tgt = OverlapKeys.of(src_lines + tgt_lines)
-        pairs = pairs.union(*(text.pairs for text in held_out))
-    return Filters(
-        cleaning=cleaning,
-        held_out=(src, tgt),
-        held_out_pairs=pairs,
-        identifier=identifier,
-        documents=options.documents,
-    )
+    if not options.pair:
+        return {"held_out": (OverlapKeys.of(src_lines), OverlapKeys.of(tgt_lines))}
+    # A source of en-de is a target of de-en. A text and its reverse would often be in train and in
+    # valid, so train must not repeat whole pairs either, whatever their length.
+    keys, pairs = OverlapKeys.of(src_lines + tgt_lines), (text.pairs for text in held_out)
+    return {"held_out": (keys, keys), "held_out_pairs": frozenset().union(*pairs)}
 
 
 def _report_skipped_rules(options: PrepareOptions, filters: Filters) -> None:
@@ -357,9 +339,7 @@ def _begin(
     resume.empty_folder(folder)
     train, learnt, lexicon = inputs.sources.train, NOTHING_LEARNT, tuple[manifest.FileRecord, ...]()
     if not inputs.vocabularies:
-        learnt = learn_vocabularies(
-            options, inputs.languages, train, filters=filters, moses=_moses(options)
-        )
+        learnt = learn_vocabularies(options, inputs.languages, train, filters=filters)
     vocabularies = inputs.vocabularies or learnt.vocabularies
     vocabulary = write_vocabularies(folder, vocabularies, given=bool(inputs.vocabularies))
     if options.terms == AUTO_TERMS:

@@ -82,13 +82,8 @@ class CorpusRejects:
 
 
 def report_json(corpora: Sequence[CorpusRejects]) -> str:
-    report = {
-        "rules": RULES,
-        "corpora": [
-            asdict(corpus) | {"kept": corpus.kept, "rejected": corpus.counts} for corpus in corpora
-        ],
-    }
-    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    rejects = [asdict(one) | {"kept": one.kept, "rejected": one.counts} for one in corpora]
+    return json.dumps({"rules": RULES, "corpora": rejects}, indent=1, ensure_ascii=False) + "\n"
 
 
 def write_reports(folder: Path, corpora: Sequence[CorpusRejects]) -> tuple[FileRecord, FileRecord]:

@@ -87,28 +87,20 @@ def check_same(
     vocabularies: Sequence[Vocabulary],
 ) -> None:
     """Raise UsageError that names every difference between a folder and the present options."""
-    info, ignored = folder.info, manifest.LEARNING if vocabularies else ()
+    info, old = folder.info, folder.info.settings
+    # Languages belong to the vocabulary.
+    ignored = ("languages", *(manifest.LEARNING if vocabularies else ()))
     differences = [
-        *_changed_settings(info.settings, settings, ignored),
-        *_changed_text(info, sources),
-        *_changed_vocabulary(info, vocabularies),
+        f"{name} was {_spell(old.get(name))} and is {_spell(settings.get(name))}"
+        for name in {**settings, **old}
+        if old.get(name) != settings.get(name) and name not in ignored
     ]
+    differences += [*_changed_text(info, sources), *_changed_vocabulary(info, vocabularies)]
     if differences:
         raise UsageError(
             f"{folder.path} was prepared with other options or text: {'; '.join(differences)}; "
             "remove it or choose another name"
         )
-
-
-def _changed_settings(
-    old: Mapping[str, Any], new: Mapping[str, Any], ignored: Sequence[str]
-) -> list[str]:
-    return [
-        f"{name} was {_spell(old.get(name))} and is {_spell(new.get(name))}"
-        for name in {**new, **old}
-        if old.get(name) != new.get(name)
-        and name not in ("languages", *ignored)  # languages belong to the vocabulary
-    ]
 
 
 def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
@@ -328,15 +320,11 @@ def read_progress(folder: Path) -> Progress | None:
         if hashlib.sha256(written).hexdigest().encode() != checksum:
             return None
         progress: Progress = manifest.build_value(Progress, files.parse_json(written), "")
-        checksums = {
-            **{folder / file.name: file.sha256 for file in progress.vocabulary.files},
-            **{folder / shard.name: shard.sha256 for shard in progress.shards},
-            **{folder / file.name: file.sha256 for file in progress.side_columns},
-            **{
-                folder / PROGRESS_FOLDER / file.name: file.sha256
-                for file in (*progress.hashes, *progress.lexicon)
-            },
-        }
+        inner = folder / PROGRESS_FOLDER
+        checksums = {folder / file.name: file.sha256 for file in progress.vocabulary.files}
+        checksums |= {folder / shard.name: shard.sha256 for shard in progress.shards}
+        checksums |= {folder / file.name: file.sha256 for file in progress.side_columns}
+        checksums |= {inner / one.name: one.sha256 for one in (*progress.hashes, *progress.lexicon)}
         if any(files.sha256_file(path) != sha256 for path, sha256 in checksums.items()):
             return None
     except (OSError, ValueError):

@@ -25,7 +25,7 @@ _OTHER_DRAW = 1 << 32  # added to the seed, so that valid is not the vocabulary'
 
 
 def sample_blocks(
-    texts: Sequence[SourceText], *, size: int, seed: int, weights: Sequence[float] | None = None
+    texts: Sequence[SourceText], *, size: int, seed: int, weights: Sequence[float] = ()
 ) -> Iterator[Block]:
     """Yield `size` lines of the texts, or all of them if there are fewer, in their order.
 
@@ -33,8 +33,7 @@ def sample_blocks(
     `weights` of the texts draw from the visits of an epoch instead: with a weight of 2 a line is
     twice as likely, and may be drawn twice.
     """
-    if weights is None:
-        weights = [1.0] * len(texts)
+    weights = weights or [1.0] * len(texts)
     shares = [(text.lines, weight) for text, weight in zip(texts, weights, strict=True)]
     epoch = Epochs(shares, seed=seed)
     chosen = np.arange(min(size, epoch.visits))

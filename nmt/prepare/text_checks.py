@@ -362,14 +362,8 @@ def _values(side: TextSide) -> Values:
     are_elements = [line[:1] == "<" and bool(_ELEMENT.fullmatch(line)) for line in side.lines]
     is_gap = np.array(are_elements) | (side.visible == 0)
     lengths[is_gap] = lengths[~is_gap].mean() if not is_gap.all() else 0
-    values = np.stack(
-        [
-            lengths,
-            (packed & np.uint64(0xFFFF)) > 0,
-            (packed >> np.uint64(16)) & np.uint64(0xFFFF) > 0,
-            np.where(digits > 0, digits - 0.5, 0),
-        ]
-    )
+    asks, calls = packed & np.uint64(0xFFFF), (packed >> np.uint64(16)) & np.uint64(0xFFFF)
+    values = np.stack([lengths, asks > 0, calls > 0, np.where(digits > 0, digits - 0.5, 0)])
     totals = np.zeros((len(values), values.shape[1] + 1))
     np.cumsum(values, axis=1, out=totals[:, 1:])
     rows = np.arange(values.shape[1])

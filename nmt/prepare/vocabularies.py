@@ -13,7 +13,7 @@ WMT14. Each step doubles the size.
 
 These have alphabets. Chinese has thousands of characters, and each is a piece: of 4,000 pieces for
 English and Chinese, 3,500 would be single Chinese characters, and English words would be spelt. So
-the characters of a text come on top (`_size_with`).
+the characters of a text come on top.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from nmt.data.pieces import Kind, Piece, PieceModel
 from nmt.data.vocabulary import TAG, UnfitSize, Vocabulary, learn_vocabulary
 from nmt.errors import UsageError
 from nmt.prepare.block import KEPT, Block, Judgements, Pairs, Verdicts
-from nmt.prepare.block_steps import MosesRules, clean_sample, count_words
+from nmt.prepare.block_steps import clean_sample, count_words
 from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import CODES, Filters
@@ -209,15 +209,6 @@ def report_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceTex
     console.notice("without --vocab, too_short is not counted, and too_long only if it is certain")
 
 
-def _size_with(characters: int, size: int) -> int:
-    """Return the size for text of so many characters, which are pieces that join nothing.
-
-    size: for text of few characters.
-    """
-    more = max(0, characters - _FREE_CHARACTERS)
-    return size + -(-more // _ROUND) * _ROUND
-
-
 def _frequent_characters(text: Mapping[str, int] | Sequence[str]) -> int:
     """Return how many different characters make up nearly all of the words, or of the lines."""
     characters = Counter[str]()
@@ -248,7 +239,6 @@ def learn_vocabularies(
     train: Sequence[SourceText],
     *,
     filters: Filters,
-    moses: MosesRules,
 ) -> Learnt:
     """Learn one vocabulary for both languages, or one for each, from clean pairs.
 
@@ -268,7 +258,7 @@ def learn_vocabularies(
         [text.langs for text in train],
         max(options.temperature, _TEMPERATURE),
     )
-    clean = {"filters": filters, "moses": moses, "composes": options.normalization == NFC}
+    clean = {"filters": filters, "moses": options.moses, "composes": options.normalization == NFC}
     learning = _Learning(options, train, shares, clean)
     pairs = min(learning.sample_size or sys.maxsize, Epochs(shares, seed=options.seed).visits)
     console.notice(
@@ -292,7 +282,8 @@ def learn_vocabularies(
         text = counts[number] if is_bpe else list(learning.lines(tables[number]))
         if options.vocab_size is None:
             characters = _frequent_characters(text)
-            size = _size_with(characters, size)
+            more = max(0, characters - _FREE_CHARACTERS)  # which are pieces that join nothing
+            size += -(-more // _ROUND) * _ROUND
             console.notice(
                 f"{of_langs}: no --vocab-size given: taking {size:,}, because the text has "
                 f"{console.counted(in_all, 'pair', 'pairs')} and {characters:,} characters"
@@ -392,10 +383,7 @@ def whole_weights(weights: Sequence[float]) -> list[int]:
     """Return weights as multiples of the smallest one, or nearly so of a sixteenth of it."""
     smallest = min(weights)
     multiples = [round(weight / smallest) for weight in weights]
-    if all(
-        math.isclose(weight, times * smallest)
-        for weight, times in zip(weights, multiples, strict=True)
-    ):
+    if all(map(math.isclose, weights, (times * smallest for times in multiples))):
         return multiples
     return [round(16 * weight / smallest) for weight in weights]
 

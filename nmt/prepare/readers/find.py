@@ -19,16 +19,7 @@ from nmt.prepare.readers.line_files import MosesFiles, TextInMemory
 from nmt.prepare.readers.reading import Reader
 from nmt.prepare.readers.text_names import FORMATS, ZIP, format_of, two_files
 from nmt.system.files import is_there
-from nmt.tables.formats import (
-    STDIN,
-    TABLES,
-    FileRequest,
-    are_two_tables,
-    file_and_columns,
-    refuse_spreadsheet,
-    sheet_and_columns,
-    suffix_of,
-)
+from nmt.tables import formats
 from nmt.tables.table import JoinedTables
 
 _TAR = (".tar", ".tgz", ".tbz2", ".txz")
@@ -58,21 +49,21 @@ def find_reader(
     DataError if there is no such text, or it lacks a column. UsageError if columns are named that
     this kind of text cannot have.
     """
-    name, columns = file_and_columns(prefix)
+    name, columns = formats.file_and_columns(prefix)
     here = str(copies.get(name, name))
-    path, form = Path(here), format_of(name if name == STDIN else here)
-    sheet, columns = sheet_and_columns(prefix, form.suffix if form else "", columns)
+    path, form = Path(here), format_of(name if name == formats.STDIN else here)
+    sheet, columns = formats.sheet_and_columns(prefix, form.suffix if form else "", columns)
     if quoting and not (form and form.has_quotes):
-        quoted = listed((table.name for table in TABLES if table.has_quotes), "and")
+        quoted = listed((table.name for table in formats.TABLES if table.has_quotes), "and")
         raise UsageError(f"--quoting {name}: only {quoted} have quoted cells; leave it out")
     # What was unpacked from an archive is named with it. A .txt has a suffix that we gave it.
     is_named = format_of(name) == ZIP != form and ".txt" not in path.suffixes
     table = f"{name}:{path.name}" if is_named and path.is_file() else name
-    request = FileRequest(
+    request = formats.FileRequest(
         prefix, table, path, columns, langs, encoding, quoting, sheet, documents=documents
     )
-    requests = list[FileRequest]()
-    if are_two_tables(name):
+    requests = list[formats.FileRequest]()
+    if formats.are_two_tables(name):
         requests = [*_two_requests(request, copies)]
     elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
         # Several memories that an archive had belong together.
@@ -84,7 +75,7 @@ def find_reader(
             raise UsageError(f"{name}: --encoding is of one of the two only; convert it to UTF-8")
         columns = parts[0].columns[:1] + parts[-1].columns[1:]
         return JoinedTables(request, parts, columns, parts[0].encoding)
-    refuse_spreadsheet(name)
+    formats.refuse_spreadsheet(name)
     if columns and not form:
         is_parted = path.is_file() and _separator(path)
         raise UsageError(_not_a_prefix(name, path, langs) if is_parted else _no_columns(prefix))
@@ -101,26 +92,28 @@ def find_reader(
     return MosesFiles(files, encoding)
 
 
-def _open(request: FileRequest) -> Any:
+def _open(request: formats.FileRequest) -> Any:
     """Return what reads a file (DataError)."""
     name, path = request.file, request.path
-    form = format_of(STDIN if name == STDIN else str(path))
+    form = format_of(formats.STDIN if name == formats.STDIN else str(path))
     assert form is not None
     if request.columns and not form.has_columns:
         raise UsageError(_no_columns(request.prefix))
-    if name != STDIN and not is_there(path):
+    if name != formats.STDIN and not is_there(path):
         raise DataError(f"{name}: no such file")
     if form.has_quotes:
-        refuse_spreadsheet(name, first_bytes(path))
+        formats.refuse_spreadsheet(name, first_bytes(path))
     return form.open(request)
 
 
 def _no_columns(prefix: str) -> str:
-    tables = listed((table.name for table in TABLES), "and")
+    tables = listed((table.name for table in formats.TABLES), "and")
     return f"{prefix}: only {tables} have columns; name no others"
 
 
-def _two_requests(request: FileRequest, copies: Mapping[str, Path]) -> Iterator[FileRequest]:
+def _two_requests(
+    request: formats.FileRequest, copies: Mapping[str, Path]
+) -> Iterator[formats.FileRequest]:
     """Yield the requests for two tables with a language each."""
     columns = request.columns or ("", "")
     for file, lang, column in zip(request.file.split(","), request.langs, columns, strict=True):
@@ -213,7 +206,7 @@ def _separator(path: Path) -> str:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
-    if suffix_of(name) in _TAR:
+    if formats.suffix_of(name) in _TAR:
         return f"{name}: is a tar archive; unpack it (tar -xf {name}), and name its files"
     separator = _separator(path)
     if separator == _BARS:

@@ -64,14 +64,13 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
             first, first_row = first or row, first_row or rows
             continue
         text_bytes += len(row.src) + len(row.tgt)
-        if b"?" in row.src:
-            lost[0] += _lacks_letters(row.src.decode(codec, "replace"))
-        if b"?" in row.tgt:
-            lost[1] += _lacks_letters(row.tgt.decode(codec, "replace"))
-        beyond_ascii = [side for side in (row.src, row.tgt) if not side.isascii()]
-        for side in beyond_ascii:
-            validity.look_at(side)
-        if any(table.encoding.decode(side, number=rows) is None for side in beyond_ascii):
+        for side, text in enumerate((row.src, row.tgt)):
+            if b"?" in text:
+                lost[side] += _lacks_letters(text.decode(codec, "replace"))
+        beyond_ascii = [text for text in (row.src, row.tgt) if not text.isascii()]
+        for text in beyond_ascii:
+            validity.look_at(text)
+        if any(table.encoding.decode(text, number=rows) is None for text in beyond_ascii):
             validity.count_bad(rows)
     others = ", ".join(f"{why} {count:,}" for why, count in left_out.most_common(_SHOWN))
     if others and not rows:
