@@ -13,7 +13,7 @@ WMT14. Each step doubles the size.
 
 These have alphabets. Chinese has thousands of characters, and each is a piece: of 4,000 pieces for
 English and Chinese, 3,500 would be single Chinese characters, and English words would be spelt. So
-the characters of a text come on top.
+the characters of a text come on top (`size_with`).
 """
 
 from __future__ import annotations
@@ -209,6 +209,20 @@ def report_what_is_not_learnt(options: PrepareOptions, train: Sequence[SourceTex
     console.notice("without --vocab, too_short is not counted, and too_long only if it is certain")
 
 
+def size_with(characters: int, size: int) -> int:
+    """Return the size for text of so many characters, which are pieces that join nothing.
+
+    They come on top, and then are at most a quarter of the pieces, unless that more than triples
+    the size: words of such a script need pieces, too, and share none with those of an alphabet.
+
+    size: for text of few characters.
+    """
+    if characters <= _FREE_CHARACTERS:
+        return size
+    needed = max(size + characters - _FREE_CHARACTERS, min(4 * characters, 3 * size))
+    return -(-needed // _ROUND) * _ROUND
+
+
 def _frequent_characters(text: Mapping[str, int] | Sequence[str]) -> int:
     """Return how many different characters make up nearly all of the words, or of the lines."""
     characters = Counter[str]()
@@ -282,8 +296,7 @@ def learn_vocabularies(
         text = counts[number] if is_bpe else list(learning.lines(tables[number]))
         if options.vocab_size is None:
             characters = _frequent_characters(text)
-            more = max(0, characters - _FREE_CHARACTERS)  # which are pieces that join nothing
-            size += -(-more // _ROUND) * _ROUND
+            size = size_with(characters, size)
             console.notice(
                 f"{of_langs}: no --vocab-size given: taking {size:,}, because the text has "
                 f"{console.counted(in_all, 'pair', 'pairs')} and {characters:,} characters"

@@ -9,7 +9,7 @@ from prepare_job import Job, content, pairs, write
 
 from nmt.errors import Stopped, UsageError
 from nmt.prepare import vocabularies
-from nmt.prepare.vocabularies import size_for
+from nmt.prepare.vocabularies import size_for, size_with
 
 
 @pytest.fixture
@@ -60,15 +60,30 @@ def test_all_training_texts_count(
     assert job.prepare().info.settings["vocab_size"] == 320
 
 
+@pytest.mark.parametrize(
+    ("characters", "size", "expected"),
+    [
+        (150, 4_000, 4_000),  # alphabets
+        (3_253, 4_000, 12_000),  # 24,000 captions in Chinese
+        (2_019, 8_000, 10_000),  # 60,000 sentences in Japanese: on top
+        (3_000, 8_000, 12_000),  # of which they are a quarter
+        (2_500, 2_000, 6_000),  # three times, and no more
+        (7_000, 2_000, 9_000),
+    ],
+)
+def test_many_characters_need_more_pieces(characters: int, size: int, expected: int) -> None:
+    assert size_with(characters, size) == expected
+
+
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
-def test_the_characters_of_a_text_come_on_top(
+def test_the_characters_of_a_text_are_counted(
     unsized: Job,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     subwords: str,
 ) -> None:
-    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 600})
+    monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 400})
     monkeypatch.setattr(vocabularies, "_ROUND", 10)
     characters = [chr(0x4E00 + number) for number in range(600)]
     lines = [(f"the {a} 1 {b}", f"das {b} 2 {a}") for a, b in pairwise(characters)]
@@ -78,7 +93,7 @@ def test_the_characters_of_a_text_come_on_top(
     ).but(subwords=subwords)
     (size,) = job.prepare().info.vocabulary.sizes
     known = len(characters) + len("thedas12") + (subwords == "unigram")  # and spaces in lines
-    assert size == 600 + -(-(known - 200) // 10) * 10
+    assert size == size_with(known, 400) == 1_200
     assert f"taking {size:,}, because the text has 600 pairs and {known}" in capsys.readouterr().err
 
 
