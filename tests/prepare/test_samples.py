@@ -43,7 +43,7 @@ def lines_of(block: Block) -> list[tuple[str, str]]:
 def sample(
     texts: tuple[SourceText, ...], size: int, seed: int = 1, by_weight: bool = False
 ) -> list[tuple[str, str]]:
-    weights = [text.weight for text in texts] if by_weight else None
+    weights = [text.weight for text in texts] if by_weight else []
     found = sample_blocks(texts, size=size, seed=seed, weights=weights)
     return [pair for block in found for pair in lines_of(block)]
 
