@@ -3,14 +3,13 @@
 import bz2
 import gzip
 import lzma
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from read_document import read_document
-from text_formats import rows_of
+from text_formats import pack, rows_of
 
 from nmt.data.compressed import MOST_TIMES_UNPACKED, UNPACKED_FREELY, zstd
 from nmt.data.corpus import Encoding, read_chunks
@@ -43,9 +42,7 @@ def test_blank_lines_of_a_compressed_file_are_refused(suffix: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["x.zip", "x.xlsx"])
 def test_blank_lines_of_a_zip_are_refused(name: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
-        for lang in ("en", "de"):
-            archive.writestr(f"x.{lang}", BLANK)
+    pack(tmp_path / name, {"x.en": BLANK, "x.de": BLANK})
     with pytest.raises(DataError, match=rf"{name}: .* 200 times"):
         find_reader(str(tmp_path / name), ("en", "de"), UTF8)
 

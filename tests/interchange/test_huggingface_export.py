@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ import pytest
 import torch
 import yaml
 from command_line import QUICK, Nmt
+from foreign_folders import Change, edited
 from foreign_models import MarianMT, import_huggingface
 from reference import sinusoidal_positions
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from torch import Tensor
 
 from nmt import SearchOptions
 from nmt.data.language_tokens import LanguageTokens
@@ -51,43 +52,35 @@ def test_the_model_card_of_a_run_has_its_scores(nmt: Nmt, model_file: Path, tmp_
     assert "nmt evaluate" in nmt("export", "huggingface", run, tmp_path / "again").refusal(1)
 
 
-def without_tables(folder: Path) -> None:
-    """Save a folder's weights as transformers does."""
-    path = folder / "model.safetensors"
-    kept = {name: w for name, w in load_file(path).items() if "embed_positions" not in name}
-    save_file(kept, path)
+def drop_tables(weights: dict[str, Tensor]) -> None:
+    """Leave out what transformers does not save."""
+    for name in [name for name in weights if "embed_positions" in name]:
+        del weights[name]
 
 
-def with_their_tables(folder: Path) -> None:
+def use_their_tables(weights: dict[str, Tensor]) -> None:
     """Put the positions that transformers computes in the place of Marian's."""
-    path = folder / "model.safetensors"
-    weights = load_file(path)
     for name in [name for name in weights if "embed_positions" in name]:
         length, width = weights[name].shape
         table = torch.from_numpy(sinusoidal_positions(length, width)).float()
         weights[name] = torch.cat((table[:, 0::2], table[:, 1::2]), 1)
-    save_file(weights, path)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words", "is_warned"),
+    ("change", "words", "is_warned"),
     [
-        (without_tables, (), True),
-        (with_their_tables, (), True),
-        (without_tables, ("--positions", "marian"), False),
-        (Path, (), False),  # does nothing
+        (drop_tables, (), True),
+        (use_their_tables, (), True),
+        (drop_tables, ("--positions", "marian"), False),
+        (len, (), False),  # changes nothing
     ],
 )
 def test_an_export_that_lost_its_positions_is_warned_of(
-    nmt: Nmt,
-    tmp_path: Path,
-    spoil: Callable[[Path], object],
-    words: tuple[str, ...],
-    is_warned: bool,
+    nmt: Nmt, tmp_path: Path, change: Change, words: tuple[str, ...], is_warned: bool
 ) -> None:
     model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
     assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
-    spoil(tmp_path / "out")
+    edited("model.safetensors", change)(tmp_path / "out")
     done = nmt("import", "huggingface", tmp_path / "out", tmp_path / "again", *words)
     assert (done.status, "--positions huggingface" in done.stderr) == (0, is_warned)
 

@@ -69,12 +69,25 @@ def write_two_files(folder: Path, pairs: Pairs) -> str:
     return f"{folder}/english.txt,{folder}/german.v2.txt.gz"
 
 
+def pack(
+    path: Path, content: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED
+) -> None:
+    """Write an archive of members with these names and contents."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, member in content.items():
+            archive.writestr(name, member)
+
+
+def members(stem: str, pairs: Pairs) -> dict[str, str]:
+    """The members of an archive that are the sides of pairs, by name."""
+    return {
+        f"{stem}.{lang}": "".join(f"{pair[side]}\n" for pair in pairs)
+        for side, lang in enumerate(("en", "de"))
+    }
+
+
 def write_zip(folder: Path, pairs: Pairs) -> str:
-    with zipfile.ZipFile(folder / "opus.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for at, lang in enumerate(("de", "en")):
-            side = "".join(f"{pair[1 - at]}\n" for pair in pairs)
-            archive.writestr(f"News.de-en.{lang}", side.encode())
-        archive.writestr("README", "about it")
+    pack(folder / "opus.zip", members("News.de-en", pairs) | {"README": "about it"})
     return f"{folder}/opus.zip"
 
 

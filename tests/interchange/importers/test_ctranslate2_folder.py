@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 import struct
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,22 @@ import numpy as np
 import pytest
 import torch
 from command_line import Nmt, write
+from foreign_folders import (
+    BY_PIECES,
+    CODES,
+    FOLDERS,
+    LANGS,
+    SEGMENTERS,
+    Importer,
+    Spoil,
+    changed,
+    config_of,
+    copied,
+    edited,
+    put,
+    replaced,
+    without,
+)
 from foreign_m2m100 import M2M100
 from foreign_models import import_huggingface
 from numpy.typing import NDArray
@@ -27,11 +42,12 @@ from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary
 from nmt.models.model_file import load_model, read_card, write_model
 
-HERE = Path(__file__).parent
-POST, APART = HERE / "ctranslate2" / "post", HERE / "ctranslate2" / "apart"
-CODES, PIECES = HERE / "fairseq" / "post" / "codes.bpe", HERE / "fairseq" / "pre"
-WRITTEN = HERE.parents[1] / "written_before" / "model.safetensors"
-LANGS = ("--src", "en", "--tgt", "de")
+POST, APART = FOLDERS / "ctranslate2" / "post", FOLDERS / "ctranslate2" / "apart"
+WRITTEN = FOLDERS.parents[1] / "written_before" / "model.safetensors"
+WORDS = (*LANGS, "--vocab", CODES)
+LINEAR, NORM = "encoder/layer_0/ffn/linear_0/weight", "encoder/layernorm_embedding/gamma"
+NO_NUMBERS = np.full((128, 64), math.nan, "<f4")
+PIECES = "shared_vocabulary.json"
 ALONE = ("--workers", "1", "--threads", "1", "--no-guard", "--beam-size", "1")
 TYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 
@@ -83,33 +99,22 @@ class Binary:
         path.write_bytes(b"".join(parts))
 
 
-Change = Callable[[Binary, dict[str, Any]], object]
+Change = Callable[[Binary], object]
 
 
-def changed(tmp_path: Path, change: Change, model: Path = POST) -> Path:
-    """A copy of a folder whose model.bin or config.json was changed."""
-    folder = tmp_path / "changed"
-    shutil.copytree(model, folder)
-    binary = Binary.read(folder / "model.bin")
-    config = json.loads((folder / "config.json").read_text())
-    change(binary, config)
-    binary.write(folder / "model.bin")
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+def in_binary(change: Change) -> Spoil:
+    """Change model.bin."""
+
+    def spoil(folder: Path) -> None:
+        binary = Binary.read(folder / "model.bin")
+        change(binary)
+        binary.write(folder / "model.bin")
+
+    return spoil
 
 
-def unchanged(*_: object) -> None:
-    """Change nothing."""
-
-
-def config_of(model: Path) -> TransformerConfig:
-    config = read_card(model).config
-    assert isinstance(config, TransformerConfig)
-    return config
-
-
-def importing(nmt: Nmt, folder: Path, out: Path, *words: str | Path) -> Path:
-    nmt("import", "ctranslate2", folder, out, *words).succeeded()
+def importing(nmt: Nmt, folder: Path, out: Path) -> Path:
+    nmt("import", "ctranslate2", folder, out).succeeded()
     return out
 
 
@@ -137,8 +142,8 @@ def same_weights(ours: Path, theirs: Path) -> bool:
         {
             "positions": "learned",
             "max_positions": 60,
-            "tie_embeddings": "none",
             "source_end": False,
+            "tie_embeddings": "none",
         },
         {"positions": "sinusoidal_halves", "first_position": 2, "first_input": "eos"},
         {"tie_embeddings": "decoder", "feed_forward": "gelu", "attention_bias": True},
@@ -202,17 +207,19 @@ def test_the_tokens_of_languages_are_chosen(nmt: Nmt, tmp_path: Path) -> None:
     assert "--src" in nmt(*words).refusal(2)
 
 
-def test_a_package_of_argos_says_what_segments_its_text(nmt: Nmt, tmp_path: Path) -> None:
+def test_a_package_of_argos_says_what_segments_its_text(
+    nmt: Nmt, importer: Importer, tmp_path: Path
+) -> None:
     package = tmp_path / "translate-en_de-1_0"
     shutil.copytree(POST, package / "model")
     shutil.copy(CODES, package / "bpe.model")
     metadata = {"from_code": "en", "to_code": "de"}
     (package / "metadata.json").write_text(json.dumps(metadata))
     moses = ("--moses-normalize", "--moses-tokenize", "--moses-escape")
-    explicit = importing(nmt, POST, tmp_path / "a", *LANGS, "--vocab", CODES, *moses)
+    explicit = translated(nmt, importer.model(POST, words=(*WORDS, *moses)))
     for folder in (package, package / "model"):
         found = importing(nmt, folder, tmp_path / f"{folder.name}.safetensors")
-        assert translated(nmt, found) == translated(nmt, explicit)
+        assert translated(nmt, found) == explicit
     (package / "metadata.json").write_text(json.dumps(metadata | {"target_prefix": "__de__"}))
     words = ("import", "ctranslate2", package, tmp_path / "b")
     assert "target_prefix" in nmt(*words).refusal(2)
@@ -222,30 +229,22 @@ def test_an_argos_package_of_nmt_comes_back(nmt: Nmt, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     out = tmp_path / "en_de.argosmodel"
     nmt("export", "argos", WRITTEN, out, "--quantization", "float32").succeeded()
-    with zipfile.ZipFile(out) as package:
-        package.extractall(tmp_path)
+    shutil.unpack_archive(out, tmp_path, "zip")
     (folder,) = tmp_path.glob("translate-*")
     back = importing(nmt, folder, tmp_path / "back.safetensors")
     assert "unpacked" in nmt("import", "ctranslate2", out, tmp_path / "zip").refusal(2)
-    assert translated(nmt, back, "--max-tokens", "9") == translated(
-        nmt, WRITTEN, "--max-tokens", "9"
-    )
+    lines = [translated(nmt, model, "--max-tokens", "9") for model in (back, WRITTEN)]
+    assert lines[0] == lines[1]
 
 
-def test_segmenters_beside_the_model_are_found(nmt: Nmt, tmp_path: Path) -> None:
-    folder = changed(tmp_path, unchanged, APART)
-    refused = nmt("import", "ctranslate2", folder, tmp_path / "a", *LANGS).refusal(2)
-    assert "--vocab spm.model" in refused
-    for lang, name in (("en", "source.spm"), ("de", "target.spm")):
-        shutil.copy(PIECES / f"spm.{lang}.model", folder / name)
-    found = importing(nmt, folder, tmp_path / "a", *LANGS)
-    given = [word for lang in ("en", "de") for word in ("--vocab", PIECES / f"spm.{lang}.model")]
-    assert translated(nmt, found) == translated(
-        nmt, importing(nmt, APART, tmp_path / "b", *LANGS, *given)
-    )
+def test_segmenters_beside_the_model_are_found(nmt: Nmt, importer: Importer) -> None:
+    assert "--vocab spm.model" in importer.refusal(2, APART)
+    beside = (copied(SEGMENTERS[0], "source.spm"), copied(SEGMENTERS[1], "target.spm"))
+    models = importer.model(APART, *beside), importer.model(APART, words=(*LANGS, *BY_PIECES))
+    assert len({translated(nmt, model) for model in models}) == 1
 
 
-def as_of_2021(binary: Binary, config: dict[str, Any]) -> None:
+def as_of_2021(binary: Binary) -> None:
     """Change a model into one of version 5, whose settings were variables."""
     binary.version = 5
     values = {"with_source_eos": 1, "with_target_bos": 0}
@@ -257,33 +256,31 @@ def as_of_2021(binary: Binary, config: dict[str, Any]) -> None:
     rename = {"encoder/embeddings_0/weight": "encoder/embeddings/weight"}
     binary.aliases = {rename.get(a, a): rename.get(b, b) for a, b in binary.aliases.items()}
     binary.variables = {rename.get(name, name): one for name, one in binary.variables.items()}
-    config.clear()
 
 
-def as_of_2019(binary: Binary, config: dict[str, Any]) -> None:
+def as_of_2019(binary: Binary) -> None:
     """Change a model into one of version 2, which stored equal variables twice."""
-    as_of_2021(binary, config)
+    as_of_2021(binary)
     binary.version, binary.specification = 2, "TransformerBase"
     binary.variables |= {alias: binary.variables[name] for alias, name in binary.aliases.items()}
     del binary.variables["num_heads"]
 
 
+def write_pieces_as_text(folder: Path) -> None:
+    pieces = folder / PIECES
+    write(pieces.with_suffix(".txt"), json.loads(pieces.read_text()))
+    pieces.unlink()
+
+
 @pytest.mark.parametrize(("change", "heads"), [(as_of_2021, 4), (as_of_2019, 8)])
-def test_models_of_earlier_years_are_read(
-    nmt: Nmt, tmp_path: Path, change: Change, heads: int
-) -> None:
-    folder = changed(tmp_path, change)
-    (folder / "config.json").unlink()
-    pieces = json.loads((folder / "shared_vocabulary.json").read_text())
-    (folder / "shared_vocabulary.json").unlink()
-    write(folder / "shared_vocabulary.txt", pieces)
-    old = importing(nmt, folder, tmp_path / "old", *LANGS, "--vocab", CODES)
-    new = importing(nmt, POST, tmp_path / "new", *LANGS, "--vocab", CODES)
+def test_models_of_earlier_years_are_read(importer: Importer, change: Change, heads: int) -> None:
+    spoils = (in_binary(change), without("config.json"), write_pieces_as_text)
+    old, new = importer.model(POST, *spoils, words=WORDS), importer.model(POST, words=WORDS)
     assert same_weights(old, new)
     assert config_of(old) == replace(config_of(new), num_heads=heads)
 
 
-def sines_apart(binary: Binary, _: object) -> None:
+def sines_apart(binary: Binary) -> None:
     """Reorder the residual stream so that the paper's sines come before its cosines."""
     width = 64
     paper = np.arange(256)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
@@ -302,39 +299,36 @@ def sines_apart(binary: Binary, _: object) -> None:
             binary.variables[name] = values[order]
 
 
-def paper_only(binary: Binary, _: object) -> None:
+def paper_only(binary: Binary) -> None:
     """Take the paper's positions in their own order."""
-    sines_apart(binary, _)
+    sines_apart(binary)
     back = np.arange(64).reshape(2, -1).T.reshape(-1)
     table = binary.variables["decoder/position_encodings/encodings"][:, back]
     original = Binary.read(POST / "model.bin")
     binary.variables = original.variables | {"decoder/position_encodings/encodings": table}
 
 
-def test_a_residual_stream_in_another_order_is_put_into_ours(nmt: Nmt, tmp_path: Path) -> None:
-    models = []
-    for name, change in (("apart", sines_apart), ("paper", paper_only)):
-        folder = changed(tmp_path / name, change)
-        models.append(importing(nmt, folder, tmp_path / f"{name}.safetensors", *LANGS))
+def test_a_residual_stream_in_another_order_is_put_into_ours(importer: Importer) -> None:
+    models = [importer.model(POST, in_binary(change)) for change in (sines_apart, paper_only)]
     assert all(config_of(model).positions == "sinusoidal" for model in models)
     assert same_weights(*models)
 
 
-def without_tables(binary: Binary, _: object) -> None:
+def without_tables(binary: Binary) -> None:
     """Leave out the positions, as OpenNMT-tf does."""
     del binary.variables["decoder/position_encodings/encodings"]
     del binary.aliases["encoder/position_encodings/encodings"]
 
 
-def relative(binary: Binary, _: object) -> None:
+def relative(binary: Binary) -> None:
     """Give each layer vectors for distances up to 3, in place of positions."""
-    without_tables(binary, _)
+    without_tables(binary)
     for side, layer, kind in itertools.product(("encoder", "decoder"), (0, 1), ("keys", "values")):
         name = f"{side}/layer_{layer}/self_attention/relative_position_{kind}"
         binary.variables[name] = np.full((7, 16), len(name), "<f4")
 
 
-def unscaled(binary: Binary, _: object) -> None:
+def unscaled(binary: Binary) -> None:
     """Do not multiply embeddings by the root of their width, which is 8."""
     for side in ("encoder", "decoder"):
         binary.variables[f"{side}/scale_embeddings"] = np.array(1.0, "<f4")
@@ -349,10 +343,9 @@ def unscaled(binary: Binary, _: object) -> None:
     ],
 )
 def test_positions_and_scales_are_those_of_the_model(
-    nmt: Nmt, tmp_path: Path, change: Change, values: dict[str, Any]
+    importer: Importer, change: Change, values: dict[str, Any]
 ) -> None:
-    found = importing(nmt, changed(tmp_path, change), tmp_path / "new", *LANGS)
-    usual = importing(nmt, POST, tmp_path / "usual", *LANGS)
+    found, usual = importer.model(POST, in_binary(change)), importer.model(POST)
     assert values.items() <= asdict(config_of(found)).items()
     ours, theirs = (dict(load_model(path)[0].named_parameters()) for path in (usual, found))
     factor = 8.0 if change is unscaled else 1.0
@@ -365,89 +358,70 @@ def test_positions_and_scales_are_those_of_the_model(
         assert vectors.equal(torch.full_like(vectors, len(name)))
 
 
-def setting(name: str, value: int) -> Change:
-    return lambda binary, _: binary.variables.update({name: np.array(value, "<i1")})
+def variables(**values: NDArray[Any]) -> Spoil:
+    return in_binary(lambda binary: binary.variables.update(values))
 
 
-def named(key: str, value: object) -> Change:
-    return lambda _, config: config.update({key: value})
+def setting(name: str, value: int) -> Spoil:
+    return variables(**{name: np.array(value, "<i1")})
+
+
+def config(key: str, value: object) -> Spoil:
+    return put("config.json", value, key)
+
+
+def use_gelu_tanh(binary: Binary) -> None:
+    for side in ("encoder", "decoder"):
+        binary.variables[f"{side}/activation"] = np.array(1, "<i1")
+
+
+def numbered(pieces: bytes) -> bytes:
+    """Pieces as a vocab.json lists them."""
+    return json.dumps({piece: id_ for id_, piece in enumerate(json.loads(pieces))}).encode()
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("spoil", "status", "said"),
     [
         (setting("decoder/activation", 4), 2, "GELUSigmoid"),
-        (
-            lambda binary, _: binary.variables.update(
-                {f"{side}/activation": np.array(1, "<i1") for side in ("encoder", "decoder")}
-            ),
-            2,
-            "GELUTanh",
-        ),
+        (in_binary(use_gelu_tanh), 2, "GELUTanh"),
         (setting("decoder/num_heads", 8), 2, "num_heads"),
         (setting("decoder/alibi", 1), 2, "alibi"),
         (setting("encoder/multi_query_attention", 1), 2, "multi_query_attention"),
         (setting("decoder/final_logit_softcapping", 30), 2, "final_logit_softcapping"),
-        (named("decoder_start_token", None), 2, "decoder_start_token"),
-        (named("add_source_bos", True), 2, "add_source_bos"),
-        (named("quantization_type", 1), 2, "quantization_type"),
-        (named("eos_token", "<end>"), 2, "<end>"),
-        (named("decoder_start_token", "<start>"), 2, "<start>"),
-        (lambda binary, _: setattr(binary, "version", 7), 2, "version 7"),
-        (lambda binary, _: setattr(binary, "specification", "WhisperSpec"), 2, "WhisperSpec"),
-        (lambda binary, _: binary.variables.pop("encoder/layer_1/ffn/linear_0/weight"), 1, "lacks"),
-        (
-            lambda binary, _: binary.variables.update(
-                {"encoder/layernorm_embedding/gamma": np.ones(64, "<f4")}
-            ),
-            2,
-            "layernorm_embedding",
-        ),
-        (
-            lambda binary, _: binary.variables.update(
-                {"encoder/layer_0/ffn/linear_0/weight": np.ones(64, "<f4")}
-            ),
-            1,
-            "damaged",
-        ),
-        (
-            lambda binary, _: binary.variables.update(
-                {"encoder/layer_0/ffn/linear_0/weight": np.full((128, 64), math.nan, "<f4")}
-            ),
-            1,
-            "encoder.0.feed_forward.inner.weight",
-        ),
+        (config("decoder_start_token", None), 2, "decoder_start_token"),
+        (config("add_source_bos", True), 2, "add_source_bos"),
+        (config("quantization_type", 1), 2, "quantization_type"),
+        (config("eos_token", "<end>"), 2, "<end>"),
+        (config("decoder_start_token", "<start>"), 2, "<start>"),
+        (in_binary(lambda binary: setattr(binary, "version", 7)), 2, "version 7"),
+        (in_binary(lambda binary: setattr(binary, "specification", "Whisper")), 2, "Whisper"),
+        (in_binary(lambda binary: binary.variables.pop(LINEAR)), 1, "lacks"),
+        (variables(**{NORM: np.ones(64, "<f4")}), 2, "layernorm_embedding"),
+        (variables(**{LINEAR: np.ones(64, "<f4")}), 1, "damaged"),
+        (variables(**{LINEAR: NO_NUMBERS}), 1, "encoder.0.feed_forward.inner.weight"),
+        (edited(PIECES, lambda pieces: pieces.pop(0)), 1, PIECES),
+        (changed(PIECES, numbered), 1, PIECES),
+        (replaced(PIECES, b"7"), 1, PIECES),
+        (replaced(PIECES, b"null"), 1, PIECES),
+        *((without(name), 1, name) for name in (PIECES, "config.json", "model.bin")),
+        (changed("model.bin", lambda content: content[:-9]), 1, "model.bin"),
+        (changed("model.bin", lambda content: content[:900]), 1, "model.bin"),
+        (changed("model.bin", lambda content: content + b"\0"), 1, "model.bin"),
+        (changed("model.bin", lambda content: content[:4] + b"\xff" * 99), 1, "model.bin"),
+        (replaced("model.bin", b""), 1, "model.bin"),
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
-    nmt: Nmt, tmp_path: Path, change: Change, status: int, said: str
+    importer: Importer, spoil: Spoil, status: int, said: str
 ) -> None:
-    folder, out = changed(tmp_path, change), tmp_path / "out.safetensors"
-    words = ("import", "ctranslate2", folder, out, *LANGS, "--vocab", CODES)
-    assert said in nmt(*words).refusal(status)
-    assert not out.exists()
+    assert said in importer.refusal(status, POST, spoil, words=WORDS)
 
 
-def test_what_is_missing_or_damaged_is_named(nmt: Nmt, tmp_path: Path) -> None:
-    folder = changed(tmp_path, unchanged)
-    words = ("import", "ctranslate2", folder, tmp_path / "out")
-    assert "--src and --tgt" in nmt(*words).refusal(2)
-    pieces = json.loads((folder / "shared_vocabulary.json").read_text())
-    numbered = {piece: id_ for id_, piece in enumerate(pieces)}  # as a vocab.json
-    for content in (pieces[1:], numbered, 7, None):
-        (folder / "shared_vocabulary.json").write_text(json.dumps(content))
-        assert "shared_vocabulary.json" in nmt(*words, *LANGS).refusal(1)
-    for name in ("shared_vocabulary.json", "config.json", "model.bin"):
-        (folder / name).unlink()
-        assert name in nmt(*words, *LANGS).refusal(1)
-    content = (POST / "model.bin").read_bytes()
-    for damaged in (content[:-9], content[:900], content + b"\0", b"", content[:4] + b"\xff" * 99):
-        (folder / "model.bin").write_bytes(damaged)
-        assert "model.bin" in nmt(*words, *LANGS).refusal(1)
+def test_languages_must_be_named(importer: Importer) -> None:
+    assert "--src and --tgt" in importer.refusal(2, POST, words=())
 
 
-def test_sources_end_with_eos_if_translations_begin_with_it(nmt: Nmt, tmp_path: Path) -> None:
+def test_sources_end_with_eos_if_translations_begin_with_it(importer: Importer) -> None:
     """The converter of transformers leaves that to the tokenizer, and says that it is not so."""
-    folder = changed(tmp_path, named("add_source_eos", False))
-    found = importing(nmt, folder, tmp_path / "out.safetensors", *LANGS)
-    assert config_of(found).source_end
+    assert config_of(importer.model(POST, config("add_source_eos", False))).source_end

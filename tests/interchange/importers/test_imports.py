@@ -6,6 +6,7 @@ test_exporters.py, and test_peers.py imports what the other toolkits have made.
 
 import json
 import os
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 import torch
 import yaml
 from command_line import Nmt
+from foreign_folders import Spoil, changed, renamed, replaced, taken, with_values, without
 from foreign_m2m100 import M2M100
 from foreign_models import (
     LINES,
@@ -37,7 +39,6 @@ from foreign_models import (
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from nmt.config.model_config import TransformerConfig
 from nmt.errors import DataError, UsageError
@@ -149,8 +150,8 @@ def with_added_tokens(folder: Path, *tokens: str) -> MarianMTFolder:
     (folder / "added_tokens.json").write_text(json.dumps(ids))
     listed = {str(id_): {"content": token, "special": False} for token, id_ in ids.items()}
     size = first + len(tokens)
-    with_json("tokenizer_config.json", added_tokens_decoder=listed)(folder)
-    with_json("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
+    with_values("tokenizer_config.json", added_tokens_decoder=listed)(folder)
+    with_values("config.json", vocab_size=size, decoder_vocab_size=size)(folder)
     return MarianMTFolder(folder, "marian")
 
 
@@ -229,65 +230,12 @@ SMALL_BINARY = (
 )  # fmt: skip
 
 
-def hub(**config: Any) -> MarianMT:
-    return MarianMT(config=config)
-
-
-def marian(**options: Any) -> MarianModel:
-    return MarianModel(options={name.replace("_", "-"): options[name] for name in options})
-
-
-@pytest.mark.parametrize(
-    ("model", "named"),
-    [
-        (hub(model_type="bart"), "model_type is 'bart'"),
-        (M2M100(config={"model_type": "nllb-moe"}), "model_type is 'nllb-moe'"),
-        (M2M100(config={"decoder_start_token_id": 0}), "decoder_start_token_id is 0"),
-        (hub(scale_embedding=False), "scale_embedding is False"),
-        (hub(static_position_embeddings=False), "static_position_embeddings is False"),
-        (hub(decoder_attention_heads=4), "decoder_attention_heads is 4"),
-        (marian(transformer_decoder_autoreg="average-attention"), "'average-attention'"),
-        (marian(transformer_tied_layers=[1, 1]), "transformer-tied-layers is [1, 1]"),
-        (marian(type="s2s"), "type is 's2s'"),
-        (marian(transformer_decoder_autoreg="rnn"), "dec-cell is 'gru'"),
-    ],
-)
-def test_another_model_is_refused_by_the_option_in_the_way(
-    nmt: Nmt, tmp_path: Path, model: MarianMT | M2M100 | MarianModel, named: str
-) -> None:
-    form = "marian" if isinstance(model, MarianModel) else "huggingface"
-    path = model.write(tmp_path / "theirs")
-    words = ("--src", "en", "--tgt", "de")
-    assert named in nmt("import", form, path, tmp_path / "out", *words).refusal(2)
-    assert not (tmp_path / "out").exists()
-
-
-Spoil = Callable[[Path], object]
-"""Changes a folder."""
-
-
-def changed(name: str, change: Callable[[bytes], bytes]) -> Spoil:
-    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
-
-
 def cut(name: str) -> Spoil:
     return changed(name, lambda content: content[: len(content) // 2])
 
 
 def with_line(line: str) -> Spoil:
     return changed("opus.vocab.yml", lambda content: content + f"{line}\n".encode())
-
-
-def replaced(name: str, content: bytes) -> Spoil:
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def renamed(name: str, other: str) -> Spoil:
-    return lambda folder: (folder / name).rename(folder / other)
-
-
-def without(name: str) -> Spoil:
-    return lambda folder: (folder / name).unlink()
 
 
 def piped(name: str) -> Spoil:
@@ -298,36 +246,17 @@ def piped(name: str) -> Spoil:
     return spoil
 
 
-def with_json(name: str, **changes: Any) -> Spoil:
-    def spoil(folder: Path) -> None:
-        path = folder / name
-        values = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        (folder / name).write_text(json.dumps(values | changes))
-
-    return spoil
+with_config = partial(with_values, "config.json")
+with_weights = partial(with_values, "model.safetensors")
 
 
-with_config = partial(with_json, "config.json")
-
-
-def with_weights(**changes: Tensor | None) -> Spoil:
-    """Change some weights; None: leave them out."""
+def with_options(**options: Any) -> Spoil:
+    """Write a model of Marian with other options in place of the one that is there."""
+    made = MarianModel(options={name.replace("_", "-"): options[name] for name in options})
 
     def spoil(folder: Path) -> None:
-        path = folder / "model.safetensors"
-        weights = (load_file(path) | changes).items()
-        save_file({name: weight for name, weight in weights if weight is not None}, path)
-
-    return spoil
-
-
-def with_arrays(**changes: Any) -> Spoil:
-    """Change some arrays; None: leave them out."""
-
-    def spoil(folder: Path) -> None:
-        arrays = dict(np.load(folder / "model.npz")) | changes
-        kept = {name: array for name, array in arrays.items() if array is not None}
-        np.savez(folder / "model.npz", **kept)
+        shutil.rmtree(folder)
+        made.write(folder)
 
     return spoil
 
@@ -335,7 +264,7 @@ def with_arrays(**changes: Any) -> Spoil:
 def with_rows(folder: Path) -> None:
     with_added_tokens(folder, *map(str, range(200)))
     without("added_tokens.json")(folder)
-    with_json("tokenizer_config.json", added_tokens_decoder=None)(folder)
+    with_values("tokenizer_config.json", added_tokens_decoder=None)(folder)
 
 
 def without_a_shard(folder: Path) -> None:
@@ -364,22 +293,22 @@ DAMAGED: list[tuple[str, Spoil, str]] = [
     ("huggingface", without("config.json"), "config.json: no"),
     ("huggingface", without("model.safetensors"), "model.safetensors: no"),
     ("huggingface", cut("model.safetensors"), "model.safetensors: damaged"),
-    ("huggingface", with_weights(**{LACKING: None}), f"lacks {LACKING}"),
+    ("huggingface", taken("model.safetensors", LACKING), f"lacks {LACKING}"),
     ("huggingface", with_config(d_model=32), "its sizes"),
-    ("huggingface", with_json("vocab.json", a=10**4), "has embeddings for"),
+    ("huggingface", with_values("vocab.json", a=10**4), "has embeddings for"),
     *((kind, piped(name), f"{name}: not a file") for kind in PIPES for name in PIPES[kind]),
     ("huggingface", without_a_shard, "00002.safetensors: no"),
-    ("huggingface", with_json("added_tokens.json", a=0), "the id of 'a' is 0"),
+    ("huggingface", with_values("added_tokens.json", a=0), "the id of 'a' is 0"),
     ("huggingface", renamed("config.json", "adapter_config.json"), "adapter_config.json: "),
     ("huggingface", with_rows, "has embeddings for"),
-    ("nllb", with_json("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
+    ("nllb", with_values("tokenizer.json", model={"vocab": []}), "tokenizer.json: damaged"),
     ("m2m100", without("vocab.json"), "imports Hugging Face"),
     # New folders do not list their languages, which are then taken to be a hundred.
     ("m2m100", without("special_tokens_map.json"), "has embeddings for"),
     ("marian", without("model.npz.decoder.yml"), "decoder.yml: no"),
     ("marian", cut("model.npz"), "model.npz: damaged"),
-    ("marian", with_arrays(encoder_l2_ffn_W1=None), "lacks encoder_l2_ffn_W1"),
-    ("marian", with_arrays(Wemb=np.array([Path()], dtype=object)), "Wemb cannot"),
+    ("marian", taken("model.npz", "encoder_l2_ffn_W1"), "lacks encoder_l2_ffn_W1"),
+    ("marian", with_values("model.npz", Wemb=np.array([Path()], dtype=object)), "Wemb cannot"),
     ("marian", changed("vocab.spm", lambda _: FEW_PIECES()), "vocab.spm: has 60 "),
     ("package", with_line("a: b"), "opus.vocab.yml: damaged: 'a: b'"),
     ("package", with_line("more: 99999"), "has 100,000 "),
@@ -388,6 +317,16 @@ DAMAGED: list[tuple[str, Spoil, str]] = [
 ]
 INT8, POSITIONS = torch.ones(1, 9, dtype=torch.int8), "model.encoder.embed_positions.weight"
 OTHER_MODELS: list[tuple[str, Spoil, str]] = [
+    ("huggingface", with_config(model_type="bart"), "model_type is 'bart'"),
+    ("huggingface", with_config(scale_embedding=False), "scale_embedding is False"),
+    ("huggingface", with_config(static_position_embeddings=False), "position_embeddings is False"),
+    ("huggingface", with_config(decoder_attention_heads=4), "decoder_attention_heads is 4"),
+    ("nllb", with_config(model_type="nllb-moe"), "model_type is 'nllb-moe'"),
+    ("nllb", with_config(decoder_start_token_id=0), "decoder_start_token_id is 0"),
+    ("marian", with_options(transformer_decoder_autoreg="average-attention"), "average-attention"),
+    ("marian", with_options(transformer_tied_layers=[1, 1]), "transformer-tied-layers is [1, 1]"),
+    ("marian", with_options(type="s2s"), "type is 's2s'"),
+    ("marian", with_options(transformer_decoder_autoreg="rnn"), "dec-cell is 'gru'"),
     ("huggingface", with_config(activation_function=[]), "activation_function is []"),
     ("huggingface", with_config(model_type=None, architectures=["BartModel"]), "['BartModel']"),
     ("huggingface", replaced("adapter_config.json", b"{}"), "adapter_config.json"),
@@ -445,7 +384,7 @@ def test_a_value_that_would_change_translations_is_refused_by_its_key(
     nmt: Nmt, tmp_path: Path, made: MarianMT | M2M100, file: str, key: str, value: object
 ) -> None:
     folder = made.write(tmp_path / "theirs")
-    with_json(file, **{key: value})(folder)
+    with_values(file, **{key: value})(folder)
     line = nmt("import", "huggingface", folder, tmp_path / "out").refusal(2)
     assert file in line and key in line
     assert not (tmp_path / "out").exists()
@@ -464,11 +403,12 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     }  # fmt: skip
     with_config(**of_config)(folder)
     generation = {"max_length": 512, "num_beams": 6, "renormalize_logits": True}
-    with_json("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
+    with_values("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
     tokenizer = {"tokenizer_class": "MarianTokenizer", "sp_model_kwargs": {}, "backend": "custom"}
     token = {"content": "<pad>", "special": True, "single_word": False}
-    with_json("tokenizer_config.json", added_tokens_decoder={str(pad): token}, **tokenizer)(folder)
-    with_json("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
+    listed = {str(pad): token}
+    with_values("tokenizer_config.json", added_tokens_decoder=listed, **tokenizer)(folder)
+    with_values("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
     for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):
         (folder / name).touch()
     assert model_checksum(import_huggingface(nmt, folder)) == first

@@ -1,24 +1,24 @@
 """Models of Sockeye; test_toolkits.py says that they score and translate as there."""
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from command_line import Nmt
+from foreign_folders import (
+    FOLDERS,
+    Importer,
+    Spoil,
+    changed,
+    edited,
+    put,
+    replaced,
+    taken,
+    without,
+)
 
-HERE = Path(__file__).parent / "sockeye"
-LANGS = ("--src", "en", "--tgt", "de")
-Tensors = dict[str, torch.Tensor]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A copy of a model, to be changed."""
-    return Path(shutil.copytree(HERE / "post", tmp_path / "model"))
+POST = FOLDERS / "sockeye" / "post"
+PARAMS, TARGETS = "params.best", "vocab.trg.0.json"
+KEYS_AND_VALUES = "decoder.layers.1.enc_attention.ff_kv.weight"
 
 
 @pytest.mark.parametrize(
@@ -41,70 +41,40 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
-    nmt: Nmt, folder: Path, tmp_path: Path, line: str, new: str, said: str
+    importer: Importer, line: str, new: str, said: str
 ) -> None:
-    config = (folder / "config").read_text()
-    assert f"{line}\n" in config
-    (folder / "config").write_text(config.replace(f"{line}\n", f"{new}\n"))
-    out = tmp_path / "out.safetensors"
-    assert said in nmt("import", "sockeye", folder, out, *LANGS).refusal(2)
-    assert not out.exists()
+    old = f"{line}\n".encode()
+    assert old in (POST / "config").read_bytes()
+    spoil = changed("config", lambda config: config.replace(old, f"{new}\n".encode()))
+    assert said in importer.refusal(2, POST, spoil)
+
+
+def swap_ends(ids: dict[str, int]) -> None:
+    ids["<s>"], ids["</s>"] = ids["</s>"], ids["<s>"]
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("spoil", "status", "said"),
     [
-        ("!ModelConfig {}", "no settings of Sockeye 3"),
-        ("!!python/object/apply:len [[]]", "not YAML"),
-        ("a: &a [1]\nb: {<<: *a}", "not YAML"),
-        ("- 1", "not YAML"),
+        (replaced("config", b"!ModelConfig {}"), 1, "no settings of Sockeye 3"),
+        (replaced("config", b"!!python/object/apply:len [[]]"), 1, "not YAML"),
+        (replaced("config", b"a: &a [1]\nb: {<<: *a}"), 1, "not YAML"),
+        (replaced("config", b"- 1"), 1, "not YAML"),
+        (taken(PARAMS, "encoder.layers.0.ff.ff1.weight"), 1, "lacks "),
+        (put(PARAMS, torch.ones(64, 64), KEYS_AND_VALUES), 1, "no matrix for 4 heads"),
+        (put(PARAMS, torch.ones(2), "length_ratio.x"), 2, "length_ratio"),
+        (taken(PARAMS, "output_layer.bias"), 1, "no model of Sockeye 3"),
+        (put(PARAMS, Path("x"), "x"), 1, "more than tensors"),
+        (put(PARAMS, torch.ones(()), "x"), 2, "model.x"),
+        (edited(TARGETS, swap_ends), 1, "does not begin with <pad>"),
+        *((without(name), 1, f"{name}: ") for name in (TARGETS, PARAMS, "config")),
     ],
 )
-def test_a_damaged_configuration_is_refused(
-    nmt: Nmt, folder: Path, tmp_path: Path, config: str, said: str
+def test_a_damaged_or_other_file_is_refused(
+    importer: Importer, spoil: Spoil, status: int, said: str
 ) -> None:
-    (folder / "config").write_text(config)
-    words = ("import", "sockeye", folder, tmp_path / "out.safetensors", *LANGS)
-    assert said in nmt(*words).refusal(1)
+    assert said in importer.refusal(status, POST, spoil)
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "said"),
-    [
-        (lambda tensors: tensors.pop("encoder.layers.0.ff.ff1.weight"), 1, "lacks "),
-        (
-            lambda tensors: tensors["decoder.layers.1.enc_attention.ff_kv.weight"].resize_(64, 64),
-            1,
-            "no matrix for 4 heads",
-        ),
-        (lambda tensors: tensors.update({"length_ratio.x": torch.ones(2)}), 2, "length_ratio"),
-        (lambda tensors: tensors.pop("output_layer.bias"), 1, "no model of Sockeye 3"),
-        (lambda tensors: tensors.update(x=Path("x")), 1, "more than tensors"),
-        (lambda tensors: tensors.update(x=torch.ones(())), 2, "model.x"),
-    ],
-)
-def test_other_parameters_are_refused(
-    nmt: Nmt,
-    folder: Path,
-    tmp_path: Path,
-    change: Callable[[dict[str, Any]], object],
-    status: int,
-    said: str,
-) -> None:
-    tensors = torch.load(folder / "params.best", weights_only=True)
-    change(tensors)
-    torch.save(tensors, folder / "params.best")
-    words = ("import", "sockeye", folder, tmp_path / "out.safetensors", *LANGS)
-    assert said in nmt(*words).refusal(status)
-
-
-def test_what_is_missing_is_named(nmt: Nmt, folder: Path, tmp_path: Path) -> None:
-    words = ("import", "sockeye", folder, tmp_path / "out.safetensors")
-    assert "--src and --tgt" in nmt(*words).refusal(2)
-    vocabulary = json.loads((folder / "vocab.trg.0.json").read_text())
-    vocabulary["<s>"], vocabulary["</s>"] = vocabulary["</s>"], vocabulary["<s>"]
-    (folder / "vocab.trg.0.json").write_text(json.dumps(vocabulary))
-    assert "does not begin with <pad>" in nmt(*words, *LANGS).refusal(1)
-    for name in ("vocab.trg.0.json", "params.best", "config"):
-        (folder / name).unlink()
-        assert f"{name}: " in nmt(*words, *LANGS).refusal(1)
+def test_languages_must_be_named(importer: Importer) -> None:
+    assert "--src and --tgt" in importer.refusal(2, POST, words=())

@@ -7,31 +7,25 @@ from pathlib import Path
 
 import pytest
 from command_line import Nmt
+from foreign_folders import BY_CODES, BY_PIECES, FOLDERS, LANGS, Importer
 
-HERE = Path(__file__).parent
-CODES = ("--vocab", HERE / "fairseq" / "post" / "codes.bpe", "--moses-tokenize")
-PIECES = tuple(
-    word
-    for lang in ("en", "de")
-    for word in ("--vocab", HERE / "fairseq" / "pre" / f"spm.{lang}.model")
-)
 SEGMENTED = {
-    "fairseq/post": CODES,
-    "fairseq/pre": PIECES,
-    "opennmt_py/shared": CODES,
-    "opennmt_py/apart": PIECES,
-    "ctranslate2/post": CODES,
-    "ctranslate2/apart": PIECES,
-    "opennmt_py/version2": CODES,
-    "eole/shared": CODES,
-    "eole/apart": PIECES,
+    "fairseq/post": BY_CODES,
+    "fairseq/pre": BY_PIECES,
+    "opennmt_py/shared": BY_CODES,
+    "opennmt_py/apart": BY_PIECES,
+    "ctranslate2/post": BY_CODES,
+    "ctranslate2/apart": BY_PIECES,
+    "opennmt_py/version2": BY_CODES,
+    "eole/shared": BY_CODES,
+    "eole/apart": BY_PIECES,
     "joeynmt/post": (),
     "joeynmt/pre": (),
-    "sockeye/post": CODES,
-    "sockeye/pre": PIECES,
+    "sockeye/post": BY_CODES,
+    "sockeye/pre": BY_PIECES,
 }
 """By folder: what segments its text, unless its files say so."""
-WRONG = {"the other side": (*PIECES[2:], *PIECES[:2]), "another kind": CODES}
+WRONG = {"the other side": (*BY_PIECES[2:], *BY_PIECES[:2]), "another kind": BY_CODES}
 BY_LENGTH = ("--length-penalty", "1", "--length-penalty-form", "power", "--max-extra-tokens", "200")
 
 
@@ -40,13 +34,10 @@ def lines_of(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def imported(request: pytest.FixtureRequest, nmt: Nmt, tmp_path: Path) -> tuple[Path, Path]:
+def imported(request: pytest.FixtureRequest, importer: Importer) -> tuple[Path, Path]:
     """A folder of another toolkit, and the model file that comes of it."""
-    folder, out = HERE / request.param, tmp_path / "model.safetensors"
-    form = folder.parent.name.replace("_", "-")
-    words = ("--src", "en", "--tgt", "de", *SEGMENTED[request.param])
-    nmt("import", form, folder, out, *words).succeeded()
-    return folder, out
+    folder = FOLDERS / request.param
+    return folder, importer.model(folder, words=(*LANGS, *SEGMENTED[request.param]))
 
 
 @pytest.mark.parametrize("imported", SEGMENTED, indirect=True)
@@ -86,10 +77,7 @@ def equal_lines(nmt: Nmt, imported: tuple[Path, Path], beam: str, expected: str)
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("folder", [name for name in SEGMENTED if name.endswith(("pre", "apart"))])
 def test_a_segmenter_of_another_model_is_refused(
-    nmt: Nmt, tmp_path: Path, folder: str, wrong: str
+    importer: Importer, folder: str, wrong: str
 ) -> None:
-    form, out = folder.partition("/")[0].replace("_", "-"), tmp_path / "model.safetensors"
-    words = ("--src", "en", "--tgt", "de", *WRONG[wrong])
-    answer = nmt("import", form, HERE / folder, out, *words)
-    assert str(WRONG[wrong][1]) in answer.refusal(2)
-    assert not out.exists()
+    line = importer.refusal(2, FOLDERS / folder, words=(*LANGS, *WRONG[wrong]))
+    assert str(WRONG[wrong][1]) in line

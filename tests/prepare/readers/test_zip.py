@@ -2,12 +2,11 @@
 
 import gzip
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from prepare_job import Job, pairs, pairs_in, write
-from text_formats import tmx, write_zip
+from text_formats import members, pack, tmx, write_zip
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
@@ -25,18 +24,14 @@ def survey(path: Path) -> None:
 
 @pytest.mark.parametrize("names", [["a.en"], ["a.en", "b.en", "a.de"], []])
 def test_an_archive_needs_one_file_of_each_language(tmp_path: Path, names: list[str]) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for name in names:
-            archive.writestr(name, "text\n")
+    pack(tmp_path / "x.zip", dict.fromkeys(names, "text\n"))
     with pytest.raises(DataError, match=r"x\.zip: .* \.(en|de);"):
         survey(tmp_path / "x.zip")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
 def test_damaged_members_are_refused(tmp_path: Path, method: int) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
-        for side, lang in enumerate(("en", "de")):
-            archive.writestr(f"a.{lang}", "".join(f"{pair[side]}\n" for pair in pairs(900)))
+    pack(tmp_path / "x.zip", members("a", pairs(900)), method)
     raw = (tmp_path / "x.zip").read_bytes()
     (tmp_path / "x.zip").write_bytes(raw[:900] + bytes(100) + raw[1000:])
     with pytest.raises(DataError, match=r"x\.zip: .*ZIP"):
@@ -64,9 +59,8 @@ def test_a_member_is_found_by_the_meaning_of_its_code(
     tmp_path: Path, order: tuple[int, int]
 ) -> None:
     codes = ["zh_TW", "zh_cn"]
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for name in ["README", "LICENSE", "x.en", *(f"x.{codes[at]}" for at in order)]:
-            archive.writestr(name, f"{name}\n")
+    names = ["README", "LICENSE", "x.en", *(f"x.{codes[at]}" for at in order)]
+    pack(tmp_path / "x.zip", {name: f"{name}\n" for name in names})
     for lang, member in (("zh", "zh_cn"), ("zh-CN", "zh_cn"), ("zh_Hant", "zh_TW")):
         reader = find_reader(f"{tmp_path}/x.zip", ("en", lang), UTF8)
         assert isinstance(reader, ZipFiles)
@@ -78,19 +72,13 @@ def test_a_member_is_found_by_the_meaning_of_its_code(
         find_reader(f"{tmp_path}/x.zip", ("en", "cn"), UTF8)
 
 
-def pack(path: Path, members: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for member, content in members.items():
-            archive.writestr(member, content)
-
-
 def table(separator: str) -> bytes:
     rows = [("en", "de"), *pairs(60)]
     return "".join(f"{src}{separator}{tgt}\n" for src, tgt in rows).encode()
 
 
 @pytest.mark.parametrize(
-    ("members", "name"),
+    ("content", "name"),
     [
         ({"a/en-de.tmx": tmx(pairs(60))}, "x.zip"),
         ({"2.tmx": tmx(pairs(60)[30:]), "1.tmx": tmx(pairs(60)[:30]), "about": b"a"}, "x.zip"),
@@ -102,16 +90,16 @@ def table(separator: str) -> bytes:
     ],
 )
 def test_tables_and_memories_in_archives_are_read(
-    job: Job, tmp_path: Path, members: dict[str, bytes], name: str
+    job: Job, tmp_path: Path, content: dict[str, bytes], name: str
 ) -> None:
-    pack(tmp_path / "x.zip", members)
+    pack(tmp_path / "x.zip", content)
     folder = job.but(train=(f"{tmp_path}/{name}",)).prepare()
     assert sorted(pairs_in(folder)) == sorted(pairs(60))
     assert not [*tmp_path.rglob("*.partial")]
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("content", "message"),
     [
         ({"a.tsv": table("\t"), "b.csv": b"c,d\n"}, r"x\.zip: has 2 tables.*x\.zip:a\.tsv"),
         ({"fr-en.tsv": table("\t"), "x/DE_eng.csv": b"c,d\n"}, r"as in .*x\.zip:x/DE_eng\.csv$"),
@@ -122,9 +110,9 @@ def test_tables_and_memories_in_archives_are_read(
     ],
 )
 def test_tables_in_archives_that_are_unclear_are_refused(
-    job: Job, tmp_path: Path, members: dict[str, bytes], message: str
+    job: Job, tmp_path: Path, content: dict[str, bytes], message: str
 ) -> None:
-    pack(tmp_path / "x.zip", members)
+    pack(tmp_path / "x.zip", content)
     with pytest.raises(DataError, match=message):
         job.but(train=(f"{tmp_path}/x.zip",)).prepare()
 
@@ -144,11 +132,7 @@ LISTS = {
 def test_the_documents_of_opus_are_those_of_windows(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str | None
 ) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for side, lang in enumerate(("en", "de")):
-            archive.writestr(f"x.{lang}", "".join(f"{pair[side]}\n" for pair in pairs(60)))
-        if name:
-            archive.writestr(name, LISTS[name])
+    pack(tmp_path / "x.zip", members("x", pairs(60)) | ({name: LISTS[name]} if name else {}))
     windows = job.but(train=(f"{tmp_path}/x.zip",), documents=True, vocab_size=350)
     counts = windows.prepare().info.train.windows
     assert ("has no .ids" in capsys.readouterr().err) == (name is None)
@@ -160,9 +144,6 @@ def test_the_documents_of_opus_are_those_of_windows(
 
 @pytest.mark.parametrize("name", ["x.ids", "x.xml"])
 def test_a_list_of_documents_of_other_text_is_refused(job: Job, tmp_path: Path, name: str) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        for lang in ("en", "de"):
-            archive.writestr(f"x.{lang}", "text\n" * 59)
-        archive.writestr(name, LISTS[name])
+    pack(tmp_path / "x.zip", members("x", [("text", "text")] * 59) | {name: LISTS[name]})
     with pytest.raises(DataError, match=r"x\.zip:x\... has 59 lines.* 60; .*--documents"):
         job.but(train=(f"{tmp_path}/x.zip",), documents=True).prepare()
