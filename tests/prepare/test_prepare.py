@@ -24,9 +24,12 @@ from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.cleaning_options import RULES
 from nmt.system import workers
 
+Lines = list[tuple[str, str]]
+Warnings = Callable[[], list[str]]
+
 
 @pytest.fixture
-def warnings(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+def warnings(capsys: pytest.CaptureFixture[str]) -> Warnings:
     """Return the warnings since the last call."""
     return lambda: [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
 
@@ -76,11 +79,7 @@ LONG = [("q w e r t z u i o p", "kurz"), ("short", "kurz kurz")]
     ],
 )
 def test_what_the_rules_take_of_a_text_is_counted(
-    job: Job,
-    tmp_path: Path,
-    lines: list[tuple[str, str]],
-    values: dict[str, object],
-    rejected: dict[str, int],
+    job: Job, tmp_path: Path, lines: Lines, values: dict[str, object], rejected: dict[str, int]
 ) -> None:
     train = (*job.options.train, write(tmp_path, "m", lines))
     valid, test = write(tmp_path, "v", HELD_OUT[:1]), write(tmp_path, "t", HELD_OUT[1:])
@@ -240,7 +239,7 @@ def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes_warned_of(
-    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
+    job: Job, tmp_path: Path, warnings: Warnings
 ) -> None:
     (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
     valid = write(tmp_path, "held", [("held out", "zurück")])
@@ -251,7 +250,7 @@ def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes
 
 
 def test_a_given_vocabulary_that_does_not_suit_the_text_is_warned_of(
-    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
+    job: Job, tmp_path: Path, warnings: Warnings
 ) -> None:
     folder = job.but(separate_vocab=True, vocab_size=300).prepare()
     src, tgt = (path.rename(tmp_path / path.name) for path in sorted(folder.path.glob("*.model")))
@@ -353,7 +352,7 @@ def test_a_language_without_a_known_script_is_told_of(
 
 
 def test_a_text_that_lost_most_of_its_pairs_is_warned_of_by_the_rule(
-    job: Job, tmp_path: Path, warnings: Callable[[], list[str]]
+    job: Job, tmp_path: Path, warnings: Warnings
 ) -> None:
     text = [(f"{src} and some more words to be long", tgt) for src, tgt in pairs(60)]
     train = write(tmp_path, "m", text)
@@ -373,7 +372,7 @@ def test_texts_that_are_out_of_step_are_warned_of_where_that_begins(
     job: Job,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     lost: int,
     number: int,
     option: str,
@@ -460,12 +459,7 @@ COPIED = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(MORE[10:])
     ],
 )
 def test_held_out_text_that_flatters_is_warned_of(
-    job: Job,
-    tmp_path: Path,
-    warnings: Callable[[], list[str]],
-    valid: list[tuple[str, str]],
-    test: list[tuple[str, str]],
-    warned: list[str],
+    job: Job, tmp_path: Path, warnings: Warnings, valid: Lines, test: Lines, warned: list[str]
 ) -> None:
     texts = {"m": SOME, "v": valid, "t": test}
     train, valid_text, test_text = (write(tmp_path, name, text) for name, text in texts.items())
