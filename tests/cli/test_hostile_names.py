@@ -49,6 +49,7 @@ CASES = [
     "rescore EVIL.safetensors EVIL.de --source EVIL.en",
     "rescore EVIL.safetensors --n-best EVIL --source EVIL",
     "evaluate EVIL --data EVIL",
+    "calibrate EVIL --source EVIL.en --reference EVIL.de",
     "distill EVIL --out EVIL",
     "import marian EVIL EVIL.out --src EVIL --tgt EVIL",
     "import marian EVIL out --src en --tgt de --vocab EVIL",
