@@ -58,9 +58,10 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     header = texts[skipped - 1] if skipped else []
     size = len(header or (texts[0] if texts else []))
     names = header or [str(place + 1) for place in range(size)]
+    place_of = {names[place]: place for place in reversed(range(size))}  # the first of a name
 
     def samples(name: str) -> Sequence[str]:
-        return _cells(texts[skipped:], names.index(name))
+        return _cells(texts[skipped:], place_of[name])
 
     choice = RowChoice.find(request, header, samples)
     if len(numbers) == 2:
@@ -79,7 +80,7 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
         choice = RowChoice.by_cells(request, others, samples, choice, is_reversed=src > tgt)
     elif choice:
         choice = choice.for_columns(*labels)
-    places = tuple(map(names.index, choice.columns)) if choice else ()
+    places = tuple(place_of[name] for name in choice.columns) if choice else ()
     return Columns(request.columns or tuple(labels), (src, tgt), skipped, size, choice, places)
 
 
