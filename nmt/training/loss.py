@@ -15,11 +15,9 @@ from nmt.models.base import BARRED, TranslationModel
 from nmt.models.kernels.linear import matmul
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 
-_CHUNK_LOGITS = 1 << 25
-"""Logits computed at a time on a CPU, four times as many on a GPU; smaller chunks are slower.
-
-Without a gradient they are not, so that a CPU computes an eighth, and needs less memory.
-"""
+_CHUNK_LOGITS = {"cpu": 1 << 21, "cuda": 1 << 27}
+"""Logits computed at a time. On a CPU, the 8 MB of so few stay in its caches: with 4,000 types that
+is 7 % faster than all at once, and with 32,000 types as much slower. On a GPU, few are slower."""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
@@ -113,8 +111,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # In fp32, since it sums over chunks.
             projection_gradient = torch.zeros(projection.shape, device=states.device)  # (V, D)
             bias_gradient = projection_gradient.new_zeros(types)
-        eighths = 32 if states.is_cuda else 8 if with_gradient else 1
-        rows = max(256, _CHUNK_LOGITS // 8 * eighths // types)
+        rows = max(256, _CHUNK_LOGITS["cuda" if states.is_cuda else "cpu"] // types)
         # As few chunks, but of about equal size: a multiple of 64, as batches have on a CPU.
         rows = 64 * -(-tokens // (64 * max(1, -(-tokens // rows))))
         for start in range(0, tokens, rows):

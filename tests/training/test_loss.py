@@ -45,7 +45,7 @@ def gradient(logits: Tensor, targets: Tensor, eps: float) -> Tensor:
 def test_loss_and_gradients_are_those_of_torch(
     monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
 ) -> None:
-    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 1)
+    monkeypatch.setitem(loss_module._CHUNK_LOGITS, "cpu", 1)
     random = torch.Generator().manual_seed(8)
     # The last three states are beyond the targets: padding.
     states = torch.randn(tokens + 3, 5, generator=random, dtype=torch.float64)
@@ -169,7 +169,7 @@ def test_extreme_logits_stay_finite() -> None:
 def test_all_logits_never_exist_at_once_nor_an_unwanted_gradient(
     monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
-    monkeypatch.setattr(loss_module, "_CHUNK_LOGITS", 300 * TYPES)
+    monkeypatch.setitem(loss_module._CHUNK_LOGITS, "cpu", 300 * TYPES)
     calls = calls_of(monkeypatch, loss_module, "_of_chunk")
     states = torch.randn(700, 5, requires_grad=wanted)
     projected_cross_entropy(states, torch.randn(TYPES, 5), torch.zeros(700).long(), 0.1)
