@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 _ITERATIONS = 5
 LEXICON_STEPS = 2 + _ITERATIONS
 _MOST_LINKS = 100_000_000  # a link is a source and a target token of one pair: at least 4 bytes
-_CHUNK = 4_000_000  # links processed at a time
+_CHUNK = 500_000  # links processed at a time: each takes 100 bytes meanwhile
 
 
 @dataclass(frozen=True)
