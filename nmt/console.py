@@ -31,23 +31,32 @@ _FOLDED = 16  # characters of a word that a table does not break
 _NARROWEST = 20  # columns of a terminal that are worth breaks between words
 _RED, _YELLOW = 31, 33  # of ECMA-48
 
-_RANK = int(os.environ.get("RANK", "0"))
 STEP = "NMT_STEP"
 """Set in the environment of a command that is a step of another one, which says what is next."""
 
 
 class _Voice:
-    """What this process says besides errors and warnings."""
+    """What this process says besides errors and warnings: if it is a rank, the first one only."""
 
-    speaks = _RANK == 0
+    rank = int(os.environ.get("RANK", "0"))
+    is_quiet = False
     tells_all = False
     taken: TextIO | None = None  # stdout, once `take_stdout` has kept it from others
 
 
 def set_quiet(quiet: bool) -> bool:
     """Silence notices and progress for the rest of this process; return what was set."""
-    _Voice.speaks = not quiet and _RANK == 0
+    _Voice.is_quiet = quiet
     return quiet
+
+
+def set_rank(rank: int) -> None:
+    """Let this process be one of several that do the same."""
+    _Voice.rank = rank
+
+
+def _speaks() -> bool:
+    return not _Voice.is_quiet and _Voice.rank == 0
 
 
 def set_verbose(verbose: bool) -> bool:
@@ -75,7 +84,7 @@ def notice(message: str) -> None:
 
     A terminal shows it with breaks between words, and everything else in one line.
     """
-    if _Voice.speaks:
+    if _speaks():
         _write(_wrapped(_shown(f"nmt: {message}")))
 
 
@@ -84,7 +93,7 @@ def next_step(command: str, path: object, rest: str) -> None:
 
     path: the argument between `command` and `rest` that a shell may need in quotes.
     """
-    if _Voice.speaks and is_terminal() and STEP not in os.environ:
+    if _speaks() and is_terminal() and STEP not in os.environ:
         _write(_shown(f"nmt: next: {command} {shlex.quote(str(path))} {rest}"))
 
 
@@ -96,20 +105,20 @@ def detail(message: str) -> None:
 
 def summary(values: Mapping[str, object], *, with_quiet: bool) -> None:
     """Sum up the work in one line of JSON, for programs; silent as notices are, unless asked."""
-    if _Voice.speaks or (with_quiet and _RANK == 0):
+    if _speaks() or (with_quiet and _Voice.rank == 0):
         _write(without_secrets(json.dumps(values)))
 
 
 def warning(message: str) -> None:
     """Tell what the user should look at; shown with --quiet too."""
-    if _RANK == 0:
+    if _Voice.rank == 0:
         # Whole, so that you can copy the commands in it.
         _write(f"nmt: {_coloured('warning', _YELLOW)}: {_shown(message)}")
 
 
 def error(message: str) -> None:
     """Tell why the command ends; other processes than the first may have reasons of their own."""
-    rank = f"rank {_RANK}: " if _RANK else ""
+    rank = f"rank {_Voice.rank}: " if _Voice.rank else ""
     _write(f"nmt: {rank}{_coloured('error', _RED)}: {_shown(message)}")
 
 
@@ -176,7 +185,7 @@ def progress(description: str, *, total: int | None, unit: str, initial: int = 0
     unit: what is counted; B for bytes.
     initial: what was done before.
     """
-    if not (_Voice.speaks and is_terminal()):
+    if not (_speaks() and is_terminal()):
         yield _NoBar()
         return
     terminal = sys.__stderr__  # which a bar around this one has replaced in sys.stderr

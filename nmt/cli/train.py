@@ -6,18 +6,28 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, Verbose, argument, completion, preset_names
 from nmt.config.fields import like, value
-from nmt.config.recipes import parse_overrides, recipe_fields, recorded_run, refuse_two_values
+from nmt.config.recipes import (
+    Recipe,
+    parse_overrides,
+    recipe_fields,
+    recorded_run,
+    refuse_two_values,
+)
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
 from nmt.interchange.programs import opening
+
+if TYPE_CHECKING:  # which load torch
+    from nmt.training.choose_recipe import TrainCommand
 
 EXAMPLES = (
     "nmt train data --out run --model transformer_small --set dropout=0.3",
@@ -139,7 +149,7 @@ def train(
     from nmt.data.manifest import read_info
     from nmt.jobs.deadline import first_limit
     from nmt.runs.run_folder import RunFolder
-    from nmt.training.choose_recipe import TrainCommand, choose_recipe, hand_over, handed_over
+    from nmt.training.choose_recipe import TrainCommand, choose_recipe
 
     asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
@@ -162,7 +172,7 @@ def train(
         data, out, init_from=init_from, model=model, config=config, settings=_words(options)
     )
     world_size = int(os.environ.get("WORLD_SIZE", asked or 0))
-    recipe = handed_over() or choose_recipe(command, overrides, given, processes=world_size)
+    recipe = choose_recipe(command, overrides, given, processes=world_size)
     if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
         if not run.exists:
@@ -171,27 +181,29 @@ def train(
 
         kept_by = None if processes == _AUTO else run
         count, reason = choose_processes(asked, recipe, data, kept_by)
-        if count > 1:
-            from nmt.system.launch import launch
-
-            hand_over(recipe)
-            if stream := console.stdout():  # of which the processes inherit file 1
-                os.dup2(stream.fileno(), 1)
-            raise typer.Exit(launch(("-m", "nmt", *command.words), count, reason))
         command = dataclasses.replace(command, reason=reason)
-    if dry_run:
-        from nmt.training.dry_run import MAIN_ROWS
-        from nmt.training.dry_run import dry_run as try_training
-
-        if rows := try_training(recipe, command):
-            (_, answer), *details = rows
-            console.print_row(answer)
-            shown = [row for row in details if verbose or row[0] in MAIN_ROWS]
-            console.print_table(("what", "value"), shown)
-        return
+    # Loaded here, so that the processes to start share it.
     from nmt.training.train import train as run_training
 
-    run_training(recipe, command, deadline=stops_at)
+    work = partial(run_training, recipe, command, deadline=stops_at)
+    if dry_run:
+        work = partial(_try_training, recipe, command, verbose=verbose)
+    if is_first and count > 1:
+        from nmt.cli.command import exit_status
+        from nmt.system.launch import launch
+
+        raise typer.Exit(launch(partial(exit_status, work), count))
+    work()
+
+
+def _try_training(recipe: Recipe, command: TrainCommand, *, verbose: bool) -> None:
+    from nmt.training.dry_run import MAIN_ROWS, dry_run
+
+    if rows := dry_run(recipe, command):
+        (_, answer), *details = rows
+        console.print_row(answer)
+        shown = [row for row in details if verbose or row[0] in MAIN_ROWS]
+        console.print_table(("what", "value"), shown)
 
 
 def number_of_processes(processes: str | None) -> int | None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean, is_of_memory
+from nmt.system.own_process import in_a_copy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,10 +62,14 @@ def use_tf32(device: torch.device, precision: str) -> None:
 
 
 def torch_gpus() -> int:
-    """Return how many GPUs torch can use."""
+    """Return how many GPUs torch can use.
+
+    A copy of this process asks the driver: one that has asked could start no copies (`launch`).
+    """
     import torch
 
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count: int = in_a_copy(lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    return count
 
 
 def gpus_of(name: str, count: Callable[[], int]) -> int:

@@ -55,8 +55,6 @@ WAIT = timedelta(minutes=20)
 """How long a rank waits for another in one operation. The first rank may check or save a lot."""
 _MEETING, _CONNECTING = timedelta(minutes=3), timedelta(minutes=1)
 """How long a rank waits at the start until all have begun, and then until all are connected."""
-REASON = "NMT_PROCESSES_REASON"
-"""The variable of the environment that tells processes why there are so many of them."""
 AGAIN = "run the same command again to go on from the last save"
 # Keys of torchrun's store, which outlives the processes if torchrun starts them again.
 _LAST_WORD = "last word"  # of the first rank that ends without the others
@@ -92,17 +90,18 @@ class Ranks:
 
     @classmethod
     def from_environment(cls, reason: str = "") -> Ranks:
-        """Read torchrun's variables; without them there is one process, for this reason."""
+        """Read the variables of torchrun or of `nmt.system.launch`; without them this is all.
+
+        reason: why there are so many processes, unless torchrun has started them.
+        """
         under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-        if under_torchrun:
-            reason = os.environ.get(REASON, "by torchrun")
         return cls(
             rank=int(os.environ.get("RANK", "0")),
             local_rank=int(os.environ.get("LOCAL_RANK", "0")),
             local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
             world_size=int(os.environ.get("WORLD_SIZE", "1")),
             under_torchrun=under_torchrun,
-            reason=reason,
+            reason=reason or "by torchrun" * under_torchrun,
         )
 
     @property
@@ -131,7 +130,7 @@ class Ranks:
         # where one of them aborts the process now and then.
         importlib.import_module("torch.distributed.nn.functional")
         gpu = ",cuda:nccl" if torch.cuda.is_available() else ""
-        end_with_parent()
+        end_with_parent(os.getppid())
         # One of them ends this process, also inside torch: the others might wait in vain, or this
         # one for a store that is gone.
         with handling_signals(signal.SIG_DFL), contextlib.ExitStack() as leaving:

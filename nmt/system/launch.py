@@ -1,15 +1,14 @@
-"""Start the processes of a training run on this machine, by the agent of torchrun.
+"""Start the processes of a training run on this machine, as copies of this one, which then waits.
 
-This process then only waits. The agent passes signals on, and if a process fails, it ends the
-others: with SIGTERM, and in the end with SIGKILL. torchrun itself says little of their exit
-statuses. Here they become one, as of a run in one process.
+torchrun would start Python anew for each process. Copies share what this process has loaded, torch
+above all: 180 MB a process. So nothing here may have used a GPU or several threads before.
 
 torchrun listens on every interface, and asks nobody for a password. Here the processes meet on
 loopback only, which other machines cannot reach.
 
 The processes of `nmt train` with two ranks, and who ends with whom:
 
-    launcher: nmt train        the agent is an object in it, and so is the store where ranks meet
+    launcher: nmt train        the store where ranks meet is a thread in it
         rank 0: nmt train      in a session of its own; has threads that save, prefetch,
         rank 1: nmt train        and give signs of life
 
@@ -33,114 +32,138 @@ only, and nobody hears one Ctrl-C twice. A run in one process has no launcher.
 
 from __future__ import annotations
 
-import logging
+import contextlib
+import gc
+import math
 import os
 import signal
 import socket
 import sys
-import tempfile
-import uuid
-from collections.abc import Sequence
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
-from torch.distributed.elastic.agent.server.api import WorkerSpec
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
-from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from nmt import console
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.system import program
-from nmt.system.distributed import AGAIN, REASON
+from nmt.system.distributed import AGAIN
 from nmt.system.machine import default_threads
 
 _LOOPBACK = "127.0.0.1"  # `localhost` need not resolve
 _PATIENCE = "120"
 """Seconds that processes have to save after a signal, unless the user says otherwise."""
+_PATIENCE_AFTER_FAILURE = 30.0
+"""Seconds that they have after another one has failed."""
+_LOOKS_AGAIN = 0.1  # seconds
 
 
-class _OnLoopback(StaticTCPRendezvous):
-    """The place where the processes meet: a store of this process, at a free port of loopback."""
+def launch(run: Callable[[], int], processes: int) -> int:
+    """Call a function in copies of this process that are ranks of one run; return an exit status.
 
-    def __init__(self) -> None:
-        listening = socket.create_server((_LOOPBACK, 0))
-        port = listening.getsockname()[1]
-        super().__init__(_LOOPBACK, port, rank=0, world_size=1, run_id=str(uuid.uuid4()), timeout=0)
-        self._server = TCPStore(
-            _LOOPBACK,
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listening.detach(),
-        )
-
-    def next_rendezvous(self) -> RendezvousInfo:
-        where = RendezvousStoreInfo(self.master_addr, self.master_port)
-        return RendezvousInfo(self._server, self.rank, self.world_size, where)
-
-
-class _Agent(LocalElasticAgent):
-    """An agent that passes every signal on, and knows how its processes have ended."""
-
-    patience: int
-    """Seconds that processes have to save after a signal."""
-
-    def _shutdown(self, death_sig: signal.Signals | None = None, timeout: int = 30) -> None:
-        if death_sig is not None:
-            timeout = self.patience  # which torch knows only from 2.13 on
-        try:
-            if self._pcontext is not None:
-                self._pcontext.close(death_sig, timeout)
-        except SignalException as another:  # such as a second Ctrl-C, while they save
-            self._shutdown(another.sigval, timeout)
-
-    def statuses(self) -> list[int]:
-        """Return the exit status of each process; it is negative if a signal ended it."""
-        if not isinstance(self._pcontext, SubprocessContext):  # nothing was started
-            return []
-        started = self._pcontext.subprocess_handlers
-        return [started[rank].proc.returncode for rank in sorted(started)]
-
-
-def launch(words: Sequence[str], processes: int, reason: str) -> int:
-    """Run Python in some processes that are ranks of one run, and return an exit status.
-
-    words: what follows `python` on its command line.
+    run: returns the exit status of a rank.
     processes: their number.
-    reason: why so many, for the log.
     """
-    heard = [one.name for one in program.SIGNALS if signal.getsignal(one) != signal.SIG_IGN]
-    os.environ |= {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(heard), REASON: reason}
-    if "PYTHON_EXEC" not in os.environ:  # which may be a script that starts Python
-        os.environ[program.PARENT] = str(os.getpid())
+    listening = socket.create_server((_LOOPBACK, 0))
     interface = socket.if_indextoname(1)  # loopback: `lo` on Linux
     os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
-    # Or the libraries of each would start threads for all cores.
+    # Or libraries that each of them loads would start threads for all cores.
     os.environ.setdefault("OMP_NUM_THREADS", str(default_threads(processes)))
-    patience = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _PATIENCE))
-    logging.disable()  # the processes say what happens
-    spec = WorkerSpec(
-        role="rank",
-        local_world_size=processes,
-        entrypoint=os.environ.get("PYTHON_EXEC", sys.executable),
-        args=("-u", *words),
-        rdzv_handler=_OnLoopback(),
-        max_restarts=0,
-        monitor_interval=0.1,
-        local_addr=_LOOPBACK,
-    )
-    with tempfile.TemporaryDirectory() as logs:  # in which torchrun leaves an empty folder
-        agent = _Agent(spec, DefaultLogsSpecs(logs))
-        agent.patience = patience
+    place = {
+        "MASTER_ADDR": _LOOPBACK,
+        "MASTER_PORT": str(listening.getsockname()[1]),
+        "TORCHELASTIC_RUN_ID": "nmt",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # that of this process
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+    }
+    for stream in (console.stdout(), sys.stderr):  # or each copy would write what is left in them
+        if stream is not None:
+            stream.flush()
+    gc.freeze()  # looking for garbage writes to each object, and then copies share it no more
+    launcher, heard = os.getpid(), list[int]()
+    started: dict[int, int] = {}  # by rank
+    with program.handling_signals(lambda number, _: heard.append(number)):
+        # Until all ranks can hear them. One that comes before is passed on then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, program.SIGNALS)
         try:
-            agent.run()
-        except SignalException:
-            pass
+            for rank in range(processes):
+                with warnings.catch_warnings():
+                    # Of threads that a copy does not have: here only those of BLAS, which wait.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    started[rank] = os.fork()
+                if started[rank] == 0:
+                    listening.close()
+                    os.environ |= place | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                    console.set_rank(rank)
+                    _be_rank(run, launcher)
+            store = TCPStore(
+                _LOOPBACK,
+                listening.getsockname()[1],
+                is_master=True,
+                wait_for_workers=False,
+                master_listen_fd=listening.detach(),
+            )
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, program.SIGNALS)
+            statuses = _wait_for(started, heard)
+            del store  # after the last one that may ask it
         finally:
-            program.ignore_signals()
-    return _status_of(agent.statuses())
+            _send(signal.SIGKILL, started)  # of those that are left after an error
+        program.ignore_signals()
+    return _status_of([statuses[rank] for rank in range(processes)])
+
+
+def _be_rank(run: Callable[[], int], launcher: int) -> NoReturn:
+    """Be a rank, in a copy of the launcher, and end."""
+    status = EXIT_FAILED
+    try:
+        os.setsid()
+        program.hear_signals()
+        program.end_with_parent(launcher)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, program.SIGNALS)
+        status = run()
+    except BaseException:  # a fault of nmt
+        traceback.print_exc()
+    finally:
+        os._exit(status)  # what called `launch` goes on in the launcher only
+
+
+def _wait_for(started: dict[int, int], heard: list[int]) -> dict[int, int]:
+    """Return the exit statuses by rank, negative if a signal ended one, once all have ended.
+
+    started: the processes by rank, from which those that have ended are taken out.
+    heard: signals to pass on, which a handler adds.
+    """
+    patience = float(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _PATIENCE))
+    statuses: dict[int, int] = {}
+    give_up_at, has_failed = math.inf, False
+    while started:
+        for rank, process in list(started.items()):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                del started[rank]
+                statuses[rank] = os.waitstatus_to_exitcode(status)
+        if heard:
+            _send(heard.pop(0), started)
+            give_up_at = time.monotonic() + patience
+        elif any(statuses.values()) and not has_failed:
+            has_failed = True
+            _send(signal.SIGTERM, started)
+            give_up_at = min(give_up_at, time.monotonic() + _PATIENCE_AFTER_FAILURE)
+        elif time.monotonic() > give_up_at:
+            _send(signal.SIGKILL, started)
+        if started:
+            time.sleep(_LOOKS_AGAIN)
+    return statuses
+
+
+def _send(number: int, processes: dict[int, int]) -> None:
+    for process in processes.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def _status_of(statuses: Sequence[int]) -> int:

@@ -1,11 +1,15 @@
-"""A call in a process of its own, for libraries that read settings of the user, or may crash."""
+"""A call in a process of its own: for libraries that read settings of the user, or may crash, and
+for what takes memory that this process would keep."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,3 +59,35 @@ def in_own_process(
 def full_name(function: Callable[..., Any]) -> str:
     """Return what `pkgutil.resolve_name` finds a function by."""
     return f"{function.__module__}:{function.__qualname__}"
+
+
+def in_a_copy(function: Callable[[], Any]) -> Any:
+    """Return what a function returns in a copy of this process, which takes its memory along.
+
+    If the copy fails, or hangs, this process calls the function, and has its errors.
+
+    function: uses one thread, no GPU, and no stream; what it returns is small, and as JSON can
+        hold it.
+    """
+    if sys.platform != "linux":  # where libraries may not survive a fork
+        return function()
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # That other threads of this process are not in the copy, which needs none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        copy = os.fork()
+    if copy == 0:
+        try:
+            os.write(
+                writing, json.dumps(function()).encode()
+            )  # all or nothing: a pipe holds so little
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        try:
+            found = pipe.read() if select.select([pipe], [], [], _LONGEST)[0] else b""
+        finally:
+            os.kill(copy, signal.SIGKILL)  # it is done, or late, or this process is to stop
+            os.waitpid(copy, 0)
+    return json.loads(found) if found else function()

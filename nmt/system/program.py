@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 """Ctrl-C. Schedulers send the next two before they kill, and a closed terminal sends the last."""
 
-PARENT = "NMT_PARENT"
-"""The variable that tells a rank of a training which process has started it."""
-
 _AGAIN_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 """Of `prctl`: the signal that a process gets when the one that has started it is gone."""
@@ -50,18 +47,21 @@ def prepare_process() -> None:
     open_closed_streams()  # also for scripts; Python's stdin and stdout stay None
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w")
+    hear_signals()
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _report_unraisable
+    prepare_libraries()
+
+
+def hear_signals() -> None:
+    """Install the signal handlers of a program that starts."""
     _Course.answer = "leave"
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, _hear)
-    if sys.unraisablehook is sys.__unraisablehook__:
-        sys.unraisablehook = _report_unraisable
-    if PARENT in os.environ:
-        end_with_parent()
-    prepare_libraries()
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int) -> None:
     """Let this process get SIGTERM when its parent is gone: now, if that is gone already."""
     import ctypes  # takes milliseconds, and few programs need it
 
@@ -69,8 +69,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # The kernel sends nothing for a parent that was gone before `prctl`. But then this process has
     # another parent by now. For example, 100 had started it and was killed, and `getppid` is 1.
-    # What this process starts has another parent, so it must not find the variable.
-    if int(os.environ.pop(PARENT, os.getppid())) != os.getppid():
+    if parent != os.getppid():
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -30,6 +30,7 @@ from nmt.models.registry import build_model, count_parameters
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.machine import cores, default_threads
+from nmt.system.own_process import in_a_copy
 from nmt.training.loss import losses_of
 from nmt.training.memory import CPU_TOKENS, even_batch
 from nmt.training.validation import resolve_tokenizers
@@ -81,8 +82,16 @@ def choose_auto_values(
         if matmul == "auto" and (compiled == "true" or precision not in ("auto", "fp32")):
             matmul = "torch"
         if "auto" in (matmul, precision):
-            fastest = _fastest_on_cpu(recipe, data, ranks, matmul, precision)
-            matmul, precision = ranks.gather(fastest)[0]
+            measure = partial(_fastest_on_cpu, recipe, data, ranks, matmul, precision)
+            is_open = precision == "auto"
+            # The first one only: several would measure each other.
+            matmul, precision = ranks.gather(in_a_copy(measure) if ranks.is_first else None)[0]
+            if is_open:
+                is_faster = "is" if precision == "bf16" else "is not known to be"
+                console.notice(
+                    f"no --precision given: taking {precision}, because bf16 {is_faster} faster "
+                    "here"
+                )
     use_library(matmul)
     torch.set_num_threads(threads)
     use_tf32(device, precision)
@@ -122,10 +131,7 @@ def _fastest_on_cpu(
         use_library(matmul)
         if precision == "auto":
             is_won = recipe.model.d_model >= _NARROWEST and _is_won_by_bf16(*trial)
-            precision, is_faster = ("bf16", "is") if is_won else ("fp32", "is not known to be")
-            console.notice(
-                f"no --precision given: taking {precision}, because bf16 {is_faster} faster here"
-            )
+            precision = "bf16" if is_won else "fp32"
     forget_masks(_CPU)
     return matmul, precision
 

@@ -1,6 +1,6 @@
 """The recipe of a run, from what the user gave: a preset, sizes that suit the data, and layers.
 
-It is chosen once. `nmt train` hands it over to the processes that it starts, in the environment.
+It is chosen once, and the processes that `nmt train` starts are copies of the one that has done so.
 torchrun starts processes that no process of ours has started. Each chooses for itself then, so that
 all fail together, and the first one's choice counts.
 """
@@ -8,8 +8,6 @@ all fail together, and the first one's choice counts.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,11 +21,9 @@ from nmt.data.folder import DataFolder
 from nmt.data.manifest import read_info
 from nmt.data.pieces import PieceModel
 from nmt.errors import UsageError
+from nmt.models.device import torch_gpus
 from nmt.models.model_file import ModelCard, find_model, read_card
 from nmt.runs.run_folder import RunFolder
-
-_RECIPE = "NMT_RECIPE"
-"""The variable that holds a recipe for the processes that this one starts."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +52,6 @@ class TrainCommand:
         for option, given in named.items():
             words += [] if given is None else [option, str(given)]
         return (*words, *self.settings)
-
-
-def hand_over(recipe: Recipe) -> None:
-    """Let the processes that this one starts have its recipe."""
-    sections = map(dataclasses.asdict, recipe.sections.values())
-    values = {key: value for section in sections for key, value in section.items()}
-    os.environ[_RECIPE] = json.dumps((recipe.preset, recipe.architecture, values))
-
-
-def handed_over() -> Recipe | None:
-    """Take the recipe of the process that started this one; None if it gave none."""
-    text = os.environ.pop(_RECIPE, None)
-    if text is None:
-        return None
-    preset, architecture, values = json.loads(text)
-    return resolve_recipe(preset, architecture, [(_RECIPE, values)])
 
 
 def choose_recipe(
@@ -123,9 +103,7 @@ def _choose_preset(command: TrainCommand, device: str) -> str:
     pairs = read_info(command.data).train.pairs
     gpu = device == "cuda"
     if device == "auto" and pairs >= presets.FEW_PAIRS:
-        import torch
-
-        gpu = torch.cuda.is_available()
+        gpu = torch_gpus() > 0
     name, reason = presets.preset_for(pairs, gpu=gpu)
     console.notice(f"no --model given: taking {name}, because {reason}")
     return name

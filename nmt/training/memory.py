@@ -31,6 +31,7 @@ from nmt.errors import NMTError
 from nmt.models.device import dtype_of
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
+from nmt.system.own_process import in_a_copy
 from nmt.training.first_weights import choose_trained
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
@@ -205,7 +206,10 @@ def fitting_tokens(recipe: Recipe, data: DataFolder, train_step: TrainStep) -> i
             return train_step.fits(batch, eager=eager)
         if config.micro_batch_tokens:  # we trust the user's value
             return True
-        need = memory_needs(recipe, sizes, batch)["micro-batch"]
+        if ranks.local_rank:  # the first process of a machine answers for all of them
+            return True
+        # torch loads 70 MB of code for its meta device.
+        need: int = in_a_copy(lambda: memory_needs(recipe, sizes, batch)["micro-batch"])
         copy_to_save = sum(vector.nbytes for vector in train_step.optimizer.vectors().values())
         return need + copy_to_save < available_bytes() / ranks.local_world_size
 

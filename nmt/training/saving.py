@@ -115,11 +115,6 @@ class Saver:
         self.saved = self.written = state
         self._best, self._best_failed = state.best if state else (), False
 
-    def prepare(self) -> None:
-        """Let the thread get the memory for copies."""
-        if self._ranks.is_first:
-            self._writing = self._thread.submit(self._allocate)
-
     def is_due(self, update: int) -> bool:
         """Return whether to save the state after this update; only rank 0 knows."""
         by_clock = time.monotonic() - self._tried_at > 60 * self._config.save_minutes
@@ -183,19 +178,18 @@ class Saver:
             self._writing.result()
             self._writing = None
 
-    def _allocate(self) -> None:
-        for name, vector in self._optimizer.vectors().items():
-            copy = torch.empty(vector.shape, dtype=vector.dtype, pin_memory=vector.is_cuda)
-            # The system finds the memory only now: on some machines a GB takes seconds.
-            self._copies[name] = copy.zero_()
-
     def _copy(self, names: Iterable[str]) -> None:
         """Copy vectors on rank 0, which writes them."""
         if not self._ranks.is_first:
             return
         vectors = self._optimizer.vectors()
         for name in names:
-            self._copies[name].copy_(vectors[name], non_blocking=True)
+            vector = vectors[name]
+            if name not in self._copies:
+                self._copies[name] = torch.empty_like(
+                    vector, device="cpu", pin_memory=vector.is_cuda
+                )
+            self._copies[name].copy_(vector, non_blocking=True)
         if self._optimizer.weights.master.is_cuda:
             torch.cuda.current_stream().synchronize()
 
@@ -216,6 +210,9 @@ class Saver:
             problem = f"not saved at update {state.update:,}: {from_system(error)}"
             self._report_problem(state, problem)
             return
+        finally:
+            if not self._optimizer.weights.master.is_cuda:  # else they are pinned, which takes long
+                self._copies.clear()
         if whole and self._failed:
             self._report_problem(state, "")
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from nmt.config.recipes import Recipe
 from nmt.errors import Stopped
-from nmt.models.device import memory_errors
+from nmt.models.device import memory_errors, return_freed_memory
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
@@ -98,7 +98,6 @@ def _loop(trainer: Trainer) -> None:
 def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
     run, state, ranks = trainer.run, trainer.state, trainer.ranks
     trainer.measure_machine()
-    trainer.saver.prepare()
     with ranks.raise_on_all_ranks():
         if ranks.is_first:
             run.cut_metrics(state.update, state.validated)
@@ -114,6 +113,7 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
                 run.log(remark)
     if trainer.saver.saved is None:  # from which a run that is killed early begins again
         trainer.save(whole=True)
+    return_freed_memory()  # of links, and of what was tried
     trainer.begin_window()  # whose time begins now
 
 

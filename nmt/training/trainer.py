@@ -294,6 +294,7 @@ class Trainer:
         their loss is no number.
         """
         self.state = state = self.saver.confirmed(self.state)
+        return_freed_memory()
         with (
             self.optimizer.weights.replaced_by(self.optimizer.eval_weights),
             self.train_step.eager(),

@@ -15,7 +15,6 @@ from nmt.runs.run_folder import RunFolder
 from nmt.training import dry_run as dry_run_module
 from nmt.training import setup
 from nmt.training import train as train_module
-from nmt.training.choose_recipe import hand_over
 
 
 @pytest.fixture
@@ -99,18 +98,6 @@ def test_a_configuration_brings_its_threads_to_as_many_processes_only(
     given = ("--config", run.config, "--processes", processes)
     nmt("train", data, "--out", tmp_path / "again", *given)
     assert [one.training.threads for one in trained] == [threads]
-
-
-def test_a_recipe_that_is_handed_over_is_not_chosen_again(
-    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NMT_RECIPE", "")  # so that it is gone afterwards
-    chosen = recipe(learning_rate=1 / 3, seed=5, threads=2, compile="auto")
-    hand_over(chosen)
-    for _ in range(2):
-        assert nmt("train", data, "--out", tmp_path / "run", "--seed", "7").status == 0
-    assert trained[0] == chosen
-    assert (trained[1].preset, trained[1].training.seed) == ("transformer_portable_few", 7)
 
 
 def test_what_is_given_goes_before_a_file(

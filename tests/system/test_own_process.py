@@ -15,7 +15,7 @@ import pytest
 
 from nmt.errors import NMTError
 from nmt.system import own_process
-from nmt.system.own_process import in_own_process
+from nmt.system.own_process import in_a_copy, in_own_process
 
 
 def test_a_function_is_called_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +49,28 @@ def test_whatever_ends_it_is_one_line(
 def test_python_may_make_errors_of_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     assert in_own_process("it failed", warnings.warn, "the Glyph is missing") is None
+
+
+def test_a_copy_of_this_process_answers_and_changes_nothing_here() -> None:
+    here = [os.getpid()]
+
+    def change() -> list[int]:
+        here.append(os.getpid())
+        return here
+
+    first, second = in_a_copy(change)
+    assert first == os.getpid() != second
+    assert here == [first]
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGKILL])
+def test_what_a_copy_cannot_do_this_process_does(number: int) -> None:
+    this = os.getpid()
+
+    def only_here() -> int:
+        if os.getpid() == this:
+            return this
+        os.kill(os.getpid(), number)
+        raise ValueError("in the copy")
+
+    assert in_a_copy(only_here) == this

@@ -153,7 +153,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
     monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
     found = measure(validate_metric="bleu")
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
-    assert sizes == [4096 >> halvings for halvings in range(7)]
+    assert sizes == [2048 >> halvings for halvings in range(6)]
 
 
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
@@ -163,13 +163,22 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
-def test_what_a_validation_freed_is_returned(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    returned: list[str] = []
-    monkeypatch.setattr(
-        "nmt.training.trainer.return_freed_memory", lambda: returned.append("after a validation")
-    )
-    toy.train("often", validate_every=2, max_updates=4)
-    assert len(returned) == 2
+def test_freed_memory_is_returned_before_and_after_a_validation(toy: Toy) -> None:
+    done = list[str]()
+    toy.patch.setattr("nmt.training.trainer.return_freed_memory", lambda: done.append("returned"))
+    toy.patch.setattr("nmt.training.validation.losses_of", noting(done, losses_of))
+    toy.train("often", validate_every=4, max_updates=4)
+    assert (done[0], *done[-2:]) == ("returned", "losses", "returned")
+
+
+def noting(done: list[str], losses: Any) -> Any:
+    """Return `losses_of` that notes its calls."""
+
+    def noted(*arguments: Any) -> Any:
+        done.append("losses")
+        return losses(*arguments)
+
+    return noted
 
 
 def test_lines_that_end_a_document_are_not_validated(
