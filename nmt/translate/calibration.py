@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.data.language_tokens import Langs, Wanted
 from nmt.data.manifest import build_value
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CALIBRATION, Export, is_export
@@ -30,14 +31,14 @@ _FORMAT = 1
 class Calibration:
     """The curve of a model for a pair of languages and a search."""
 
-    languages: tuple[str, str]
+    languages: Langs
     options: dict[str, Any]  # of search, as given
     chrf: str  # signature
     lines: int
     curve: Curve
 
     @property
-    def use(self) -> tuple[tuple[str, str], dict[str, Any]]:
+    def use(self) -> tuple[Langs, dict[str, Any]]:
         """What it holds for."""
         return self.languages, self.options
 
@@ -55,20 +56,23 @@ class Calibration:
 
 
 def find_calibration(
-    model: Path, languages: tuple[str, str], options: Mapping[str, object], n_best: int
+    model: Path, wanted: Wanted, options: Mapping[str, object], n_best: int
 ) -> Calibration:
     """Return the calibration of a model, a run folder or an export, for a use.
 
     UsageError if there is none. DataError if the file is of another model, or damaged.
     """
-    path = calibration_file(model)
+    from nmt.models.model_file import choose_languages
+
+    path, mark = calibration_file(model), checksum(model)
     remedy = f"run `nmt calibrate {model} --source FILE --reference FILE` with the same options"
     try:
-        calibrations = _read(path, checksum(model))
+        calibrations = _read(path, mark)
     except FileNotFoundError:
         raise UsageError(f"--quality: there is no {path}; {remedy}") from None
     except DataError as error:
         raise DataError(f"{error}; {remedy}") from None
+    languages = choose_languages(card_file(model), *wanted)
     for each in calibrations:
         if each.use == (languages, options):
             return each
@@ -106,6 +110,13 @@ def calibration_file(model: Path) -> Path:
     return file.with_name(CALIBRATION if is_of_run else f"{file.stem}.{CALIBRATION}")
 
 
+def card_file(model: Path) -> Path:
+    """Return the file with the card of a model, a run folder or an export."""
+    from nmt.models.model_file import CARD, find_model
+
+    return model / CARD if is_export(model) else find_model(model)
+
+
 def checksum(model: Path) -> str:
     """Return the checksum of a model, or of the one that was exported."""
     from nmt.models.model_file import model_checksum
@@ -113,7 +124,7 @@ def checksum(model: Path) -> str:
     return Export.open(model).model if is_export(model) else model_checksum(model)
 
 
-def _spelt(languages: tuple[str, str], options: Mapping[str, object]) -> str:
+def _spelt(languages: Langs, options: Mapping[str, object]) -> str:
     words = (name if value is True else f"{name} {value}" for name, value in options.items())
     return " ".join([" to ".join(filter(None, languages)), *words])
 

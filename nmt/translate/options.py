@@ -22,7 +22,7 @@ from nmt.models.device import PRECISIONS
 from nmt.search.options import Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
 from nmt.tables.formats import file_and_columns
-from nmt.translate.calibration import Calibration, find_calibration
+from nmt.translate.calibration import Calibration, card_file, find_calibration
 from nmt.translate.contradictions import (
     EXPORT,
     N_BEST_LIST,
@@ -171,11 +171,8 @@ class TranslationConfig:
         refuse_contradictions(opened.given)
         opened._check_models()
         if self.quality:
-            from nmt.models.model_file import choose_languages
-
-            model = opened.models[0]
-            languages = choose_languages(_card(model), self.src_lang, self.tgt_lang)
-            found = find_calibration(model, languages, self.calibrated, self.search.n_best)
+            wanted, n_best = (self.src_lang, self.tgt_lang), self.search.n_best
+            found = find_calibration(opened.models[0], wanted, self.calibrated, n_best)
             opened = replace(opened, calibration=found)
         return opened
 
@@ -264,7 +261,7 @@ class TranslationConfig:
 
         for model in self.models:
             _checksum(model)
-            card = _card(model)
+            card = card_file(model)
             if card.is_file():  # else loading says what is missing
                 choose_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
@@ -290,7 +287,7 @@ class TranslationConfig:
         """Whether the models were trained to read terms, so that search need not force them."""
         from nmt.models.model_file import reads_annotations
 
-        cards = list(map(_card, self.models))
+        cards = list(map(card_file, self.models))
         return bool(cards) and all(card.is_file() and reads_annotations(card) for card in cards)
 
     @cached_property
@@ -329,13 +326,6 @@ class TranslationConfig:
         encoding = Encoding.find(self.encoding).name
         identity = asdict(self) | lists | {"models": models, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))
-
-
-def _card(model: Path) -> Path:
-    """Return the file with a model's card."""
-    from nmt.models.model_file import CARD, find_model
-
-    return model / CARD if is_export(model) else find_model(model)
 
 
 def _checksum(model: Path) -> str:
