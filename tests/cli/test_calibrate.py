@@ -71,6 +71,7 @@ def test_the_rating_stands_before_the_text(calibrated: Path, nmt: Nmt, tmp_path:
     assert [text for _, text in cells] == [text.replace("\t", " ") for text in plain.splitlines()]
     assert [bool(re.fullmatch(r"\d+\.\d", one)) for one, _ in cells] == [True, False, False, True]
     assert {one for one, _ in cells[1:3]} == {"-"}
+    assert rate(nmt, calibrated, "--workers", "2", "--pool-lines", "1").stdout == rated.stdout
     objects = list(map(json.loads, rate(nmt, calibrated, "--format", "jsonl").stdout.splitlines()))
     ranges = [one.get("quality") for one in objects]
     assert ranges[1:3] == [None, None]
