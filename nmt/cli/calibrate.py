@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from nmt import console
-from nmt.cli.options import Quiet, argument
+from nmt.cli.options import Quiet, argument, check_new_file
 from nmt.cli.score import read_texts
 from nmt.config.fields import like, value
 from nmt.errors import DataError
@@ -55,7 +55,8 @@ def calibrate(
 
     The model translates lines that have references. What it knows of each line is compared with the
     sentence chrF that the line gets. The result is quality.json in a run folder or an export, and
-    NAME.quality.json beside another model NAME.safetensors. Exports take it along.
+    NAME.quality.json beside another model NAME.safetensors. Exports take it along. It holds for
+    this pair of languages and these options of search. The file keeps those for others.
 
     The tables show how well it tells lines that it has not learnt from: one half of the text is
     told by the other. The first has five groups of lines, from those with the lowest estimates
@@ -65,12 +66,12 @@ def calibrate(
     from nmt.data.composition import compose_lines
     from nmt.jobs.counts import translate_whole
     from nmt.jobs.lines import Line
-    from nmt.jobs.parallel import Translators
+    from nmt.jobs.parallel import Translators, check_unchanged
     from nmt.scoring.inputs import Text
     from nmt.scoring.metrics import make_metrics
     from nmt.scoring.quality import LINES_TOGETHER, Curve, try_halves
     from nmt.scoring.text_warnings import text_warnings
-    from nmt.translate.calibration import Calibration, checksum, known_of
+    from nmt.translate.calibration import Calibration, calibration_file, checksum, known_of
 
     texts = read_texts([("source", source), ("reference", reference)], encoding, quoting)
     sources, references = (text.lines for text in texts)
@@ -85,8 +86,11 @@ def calibrate(
         scores=True,
         precision=precision,
     ).opened()
+    path = check_new_file(str(calibration_file(config.models[0])))
     job = JobOptions(device=device, workers=workers, threads=threads)
+    mark, identity = checksum(config.models[0]), config.identity()
     with Translators.start(config, job) as translators:
+        check_unchanged(config, identity)
         translations, counts, pair = translate_whole(
             list(map(Line, sources)), job.pool_lines, lambda: translators, "lines"
         )
@@ -118,7 +122,6 @@ def calibrate(
             f"{reference} in {pair.languages[1]}?"
         )
     calibration = Calibration(
-        checksum(config.models[0]),
         pair.languages,
         config.calibrated,
         metric.score(counted).signature,
@@ -134,8 +137,9 @@ def calibrate(
     columns = ("lines", "r", f"error of {LINES_TOGETHER} lines", "signature")
     cells = f"{len(known)}", f"{trial.correlation:.2f}", f"{trial.error:.1f}", calibration.chrf
     console.print_table(columns, [cells])
-    path = calibration.write(config.models[0])
-    console.notice(f"{path}: now `nmt translate {model} --quality` tells the chrF of lines")
+    calibration.write(path, mark)
+    same = " with the same options" * bool(config.calibrated or src_lang or tgt_lang)
+    console.notice(f"{path}: now `nmt translate {model} --quality`{same} tells the chrF of lines")
 
 
 def _check_count(source: Path, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
@@ -200,13 +201,15 @@ def preset_names(incomplete: str) -> list[str]:
 def check_new_file(name: str) -> Path:
     """Return the path of a file to be written, as it was typed.
 
-    UsageError if it is a folder, or has a slash at its end, or is in no folder.
+    UsageError if it is a folder, or has a slash at its end, or is in no folder that can be written.
     """
     path = Path(name)
     if name.endswith("/") or path.is_dir():
         raise UsageError(f"{name}: is a folder; name a file")
     if not resolved(path).parent.is_dir():
         raise UsageError(f"{path.parent}: no such folder; make it, or choose another")
+    if not os.access(resolved(path).parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: you may not write there; change that, or choose another folder")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: is not a regular file; choose another name")
     return path

@@ -179,11 +179,14 @@ def _choose(tokens: LanguageTokens | None, own: Langs, given: Wanted) -> Langs:
     return own
 
 
-def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> None:
-    """Check --from and --to by the header of a model file (UsageError), which takes no time."""
+def choose_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> Langs:
+    """Return the languages that --from and --to mean for a model file, by its header (UsageError).
+
+    That takes no time.
+    """
     header = _read_header(_open(path))
     own = header["src_lang"], header["tgt_lang"]
-    _choose(header["languages"], own, (src_lang, tgt_lang))
+    return _choose(header["languages"], own, (src_lang, tgt_lang))
 
 
 def reads_annotations(path: Path) -> bool:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LINES_TOGETHER = 100  # whose mean `try_halves` compares
+_FEATURES = 3  # see `features_of`
+_LEAST_DEVIATION = 1e-5
 _STEPS = 25  # of Newton's method
 _RIDGE = 0.25  # on all weights but the constant
 _GROUPS = 6  # of lines, by what the curve tells
@@ -72,14 +74,13 @@ class Curve:
     def __post_init__(self) -> None:
         """Check what a file says (ValueError)."""
         in_groups = self.told, self.corrections, self.lows, self.highs
-        features = len(self.means)
-        sizes = [features, features + 1, *[_GROUPS] * len(in_groups)]
-        lists = [self.deviations, self.weights, *in_groups]
+        sizes = [_FEATURES, _FEATURES, _FEATURES + 1, *[_GROUPS] * len(in_groups)]
+        lists = [self.means, self.deviations, self.weights, *in_groups]
         if not (
             [len(each) for each in lists] == sizes
-            and min(self.deviations) > 0
+            and min(self.deviations) >= _LEAST_DEVIATION
             and list(self.told) == sorted(self.told)
-            and all(map(math.isfinite, chain([self.least_usual], self.means, *lists)))
+            and all(abs(value) < 1e6 for value in chain([self.least_usual], *lists))  # NaN is not
         ):
             raise ValueError("no curve")
 
@@ -89,7 +90,7 @@ class Curve:
         import numpy as np
 
         means, deviations = rows.mean(0), rows.std(0)
-        deviations[deviations < 1e-5] = 1  # of equal numbers, it is rarely 0
+        deviations[deviations < _LEAST_DEVIATION] = 1  # of equal numbers, it is rarely 0
         inputs = np.insert((rows - means) / deviations, 0, 1, axis=1)
         ridge = np.diag([0, *[_RIDGE] * len(means)])
         true, weights = chrf / 100, np.zeros(len(ridge))
@@ -104,6 +105,7 @@ class Curve:
         corrections = [(true - told)[group].mean() for group in groups]
         left = true - told - np.interp(told, [0, *centres], [0, *corrections])
         lows, highs = np.transpose([np.percentile(left[group], _ENDS) for group in groups])
+        lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)  # if a few lines are far off
         usual = np.percentile(rows[:, 0], _USUAL)
         lists = means, deviations, weights, centres, corrections, lows, highs
         rounded = [tuple(round(float(one), 6) for one in each) for each in lists]

@@ -1,17 +1,20 @@
 """The calibration of a model: how good its translations were, and so may be.
 
 `nmt calibrate` writes it to quality.json, in a run folder or an export, or to NAME.quality.json
-beside a model NAME.safetensors. `nmt translate --quality` reads it.
+beside a model NAME.safetensors. `nmt translate --quality` reads it. The file holds one for each
+pair of languages and each search that the model was calibrated for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from nmt.data.language_tokens import Langs, Wanted
 from nmt.data.manifest import build_value
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CALIBRATION, Export, is_export
@@ -26,47 +29,74 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Calibration:
-    """The curve of a model, and what it holds for."""
+    """The curve of a model for a pair of languages and a search."""
 
-    model: str  # checksum; an export has that of the model which was exported
-    languages: tuple[str, str]
+    languages: Langs
     options: dict[str, Any]  # of search, as given
     chrf: str  # signature
     lines: int
     curve: Curve
 
-    @classmethod
-    def open(cls, model: Path, options: Mapping[str, object]) -> Self:
-        """Read the calibration of a model, a run folder or an export, for a search.
+    @property
+    def use(self) -> tuple[Langs, dict[str, Any]]:
+        """What it holds for."""
+        return self.languages, self.options
 
-        UsageError if there is none, or it is of another search. DataError if it is of another
-        model, or damaged.
+    def write(self, path: Path, mark: str) -> None:
+        """Write it to a file of calibrations, beside those for other uses of the same model.
+
+        mark: the checksum of that model.
         """
-        path = calibration_file(model)
-        remedy = f"run `nmt calibrate {model} --source FILE --reference FILE`"
-        try:
-            content = parse_json(read_file(path))
-            if content.pop("format") != _FORMAT:
-                raise ValueError
-            calibration: Self = build_value(cls, content, "")
-        except FileNotFoundError:
-            raise UsageError(f"--quality: {model} was never calibrated; {remedy}") from None
-        except (ValueError, KeyError, AttributeError, TypeError):
-            raise DataError(f"{path}: damaged, or of another version; {remedy} again") from None
-        if calibration.model != checksum(model):
-            raise DataError(f"{path}: is of another model; {remedy} again")
-        if options != calibration.options:
-            raise UsageError(
-                f"--quality: {model} was calibrated with {_spelt(calibration.options)}, and this "
-                f"is {_spelt(options)}; {remedy} with the same options"
-            )
-        return calibration
+        others = list[Calibration]()
+        with contextlib.suppress(FileNotFoundError, DataError):
+            others = [each for each in _read(path, mark) if each.use != self.use]
+        calibrations = [asdict(each) for each in (*others, self)]
+        content = {"format": _FORMAT, "model": mark, "calibrations": calibrations}
+        write_text(path, json.dumps(content, indent=1) + "\n")
 
-    def write(self, model: Path) -> Path:
-        """Write the calibration beside its model, and return the path."""
-        path = calibration_file(model)
-        write_text(path, json.dumps({"format": _FORMAT} | asdict(self), indent=1) + "\n")
-        return path
+
+def find_calibration(
+    model: Path, wanted: Wanted, options: Mapping[str, object], n_best: int
+) -> Calibration:
+    """Return the calibration of a model, a run folder or an export, for a use.
+
+    UsageError if there is none. DataError if the file is of another model, or damaged.
+    """
+    from nmt.models.model_file import choose_languages
+
+    path, mark = calibration_file(model), checksum(model)
+    remedy = f"run `nmt calibrate {model} --source FILE --reference FILE` with the same options"
+    try:
+        calibrations = _read(path, mark)
+    except FileNotFoundError:
+        raise UsageError(f"--quality: there is no {path}; {remedy}") from None
+    except DataError as error:
+        raise DataError(f"{error}; {remedy}") from None
+    languages = choose_languages(card_file(model), *wanted)
+    for each in calibrations:
+        if each.use == (languages, options):
+            return each
+    known = ", ".join(_spelt(*each.use) for each in calibrations)
+    widened = f", which --n-best {n_best} needs" * (1 < n_best == options.get("--beam-size"))
+    raise UsageError(
+        f"--quality: {model} was calibrated for {known}, and not for "
+        f"{_spelt(languages, options)}{widened}; {remedy}"
+    )
+
+
+def _read(path: Path, mark: str) -> list[Calibration]:
+    """Read the calibrations of the model with a checksum (FileNotFoundError, DataError)."""
+    try:
+        content = parse_json(read_file(path))
+        read: list[Calibration] = build_value(list[Calibration], content["calibrations"], "")
+        if content["format"] != _FORMAT or not read:
+            raise ValueError
+        is_of_it = content["model"] == mark
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path}: damaged, or of another version") from None
+    if not is_of_it:
+        raise DataError(f"{path}: is of another model")
+    return read
 
 
 def calibration_file(model: Path) -> Path:
@@ -80,6 +110,13 @@ def calibration_file(model: Path) -> Path:
     return file.with_name(CALIBRATION if is_of_run else f"{file.stem}.{CALIBRATION}")
 
 
+def card_file(model: Path) -> Path:
+    """Return the file with the card of a model, a run folder or an export."""
+    from nmt.models.model_file import CARD, find_model
+
+    return model / CARD if is_export(model) else find_model(model)
+
+
 def checksum(model: Path) -> str:
     """Return the checksum of a model, or of the one that was exported."""
     from nmt.models.model_file import model_checksum
@@ -87,9 +124,9 @@ def checksum(model: Path) -> str:
     return Export.open(model).model if is_export(model) else model_checksum(model)
 
 
-def _spelt(options: Mapping[str, object]) -> str:
+def _spelt(languages: Langs, options: Mapping[str, object]) -> str:
     words = (name if value is True else f"{name} {value}" for name, value in options.items())
-    return " ".join(words) or "the usual search"
+    return " ".join([" to ".join(filter(None, languages)), *words])
 
 
 def rate(curve: Curve, texts: Sequence[str], translations: list[Translation]) -> None:

@@ -22,7 +22,7 @@ from nmt.models.device import PRECISIONS
 from nmt.search.options import Sampling, SearchOptions
 from nmt.system.files import is_there, sha256_file
 from nmt.tables.formats import file_and_columns
-from nmt.translate.calibration import Calibration
+from nmt.translate.calibration import Calibration, card_file, find_calibration
 from nmt.translate.contradictions import (
     EXPORT,
     N_BEST_LIST,
@@ -171,8 +171,9 @@ class TranslationConfig:
         refuse_contradictions(opened.given)
         opened._check_models()
         if self.quality:
-            calibration = Calibration.open(opened.models[0], self.calibrated)
-            opened = replace(opened, calibration=calibration)
+            wanted, n_best = (self.src_lang, self.tgt_lang), self.search.n_best
+            found = find_calibration(opened.models[0], wanted, self.calibrated, n_best)
+            opened = replace(opened, calibration=found)
         return opened
 
     @property
@@ -256,13 +257,13 @@ class TranslationConfig:
         return next((form for form, is_chosen in chosen.items() if is_chosen), "text")
 
     def _check_models(self) -> None:
-        from nmt.models.model_file import CARD, check_context, check_languages, find_model
+        from nmt.models.model_file import check_context, choose_languages
 
         for model in self.models:
             _checksum(model)
-            card = model / CARD if is_export(model) else find_model(model)
+            card = card_file(model)
             if card.is_file():  # else loading says what is missing
-                check_languages(card, self.src_lang, self.tgt_lang)
+                choose_languages(card, self.src_lang, self.tgt_lang)
                 if not self.is_export:
                     check_context(card, self.context)
         for file in self.lists.values():
@@ -284,9 +285,9 @@ class TranslationConfig:
     @cached_property
     def reads_annotations(self) -> bool:
         """Whether the models were trained to read terms, so that search need not force them."""
-        from nmt.models.model_file import CARD, find_model, reads_annotations
+        from nmt.models.model_file import reads_annotations
 
-        cards = [path / CARD if is_export(path) else find_model(path) for path in self.models]
+        cards = list(map(card_file, self.models))
         return bool(cards) and all(card.is_file() and reads_annotations(card) for card in cards)
 
     @cached_property

@@ -43,12 +43,6 @@ class Translator:
         self.language_pair = language_pair
         self.config = config
         self.engine = engine
-        if config.calibration and config.calibration.languages != language_pair.languages:
-            src, tgt = config.calibration.languages
-            raise UsageError(
-                f"--quality: the model was calibrated for {src} to {tgt}; run `nmt calibrate` with "
-                "the same --from and --to"
-            )
         self._segment_lines = SegmentLines(language_pair, config, self._cut())
         self._join_segments = JoinSegments(engine, language_pair)
         self._is_known = knows_signs(language_pair.src_vocabulary)

@@ -1,15 +1,22 @@
 """`nmt calibrate` and `nmt translate --quality`: what they tell, and what they refuse."""
 
 import json
+import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Answer, Nmt, write
+from torch import Tensor
 from toy_training import pairs, write_text
 
+from nmt.data.language_tokens import LanguageTokens
 from nmt.errors import UsageError
+from nmt.jobs.parallel import Translators
+from nmt.models.model_file import load_model, write_model
 from nmt.translate.translator import Translator
 
 QUICK = ("--workers", "1", "--threads", "1")
@@ -64,6 +71,7 @@ def test_the_rating_stands_before_the_text(calibrated: Path, nmt: Nmt, tmp_path:
     assert [text for _, text in cells] == [text.replace("\t", " ") for text in plain.splitlines()]
     assert [bool(re.fullmatch(r"\d+\.\d", one)) for one, _ in cells] == [True, False, False, True]
     assert {one for one, _ in cells[1:3]} == {"-"}
+    assert rate(nmt, calibrated, "--workers", "2", "--pool-lines", "1").stdout == rated.stdout
     objects = list(map(json.loads, rate(nmt, calibrated, "--format", "jsonl").stdout.splitlines()))
     ranges = [one.get("quality") for one in objects]
     assert ranges[1:3] == [None, None]
@@ -118,9 +126,11 @@ def test_another_search_model_or_use_is_refused(
     assert rate(nmt, calibrated, "--length-penalty-form", "power").status == 0
     for words in (("--sample",), ("--prefixes",), ("--context", "1"), ("--ensemble", str(learnt))):
         assert f"{words[0]} does not go with --quality" in rate(nmt, calibrated, *words).refusal(2)
+    wide = rate(nmt, calibrated, "--n-best", "8", "--format", "jsonl").refusal(2)
+    assert "--beam-size 8" in wide and "--n-best 8" in wide
     model = Path(shutil.copy(model_file, tmp_path / "model.safetensors"))
-    assert "never calibrated" in rate(nmt, model).refusal(2)
     file = tmp_path / "model.quality.json"
+    assert str(file) in rate(nmt, model).refusal(2)
     shutil.copy(calibrated / "quality.json", file)
     assert "another model" in rate(nmt, model).refusal(1)
     file.write_text("{}")
@@ -131,6 +141,38 @@ def test_another_search_model_or_use_is_refused(
     )
     assert rate(nmt, model, "--beam-size", "1").status == 0
     assert "100" in calibrate(nmt, calibrated, count=99).refusal(1)
+
+
+def test_each_use_has_a_calibration_of_its_own(calibrated: Path, nmt: Nmt, tmp_path: Path) -> None:
+    built, card = load_model(calibrated)
+    tags = LanguageTokens({"de": "<s>", "fr": "</s>"}, "tgt", "")
+    many, weights = tmp_path / "many.safetensors", dict[str, Tensor](built.named_parameters())
+    write_model(many, replace(card, languages=tags), weights)
+    uses = {111: ("--to", "de"), 112: ("--to", "fr"), 113: ("--to", "fr", "--beam-size", "1")}
+    for count, words in uses.items():
+        calibrate(nmt, many, *words, count=count).succeeded()
+    for count, words in uses.items():
+        assert f"like the {count} lines" in rate(nmt, many, *words).succeeded().stderr
+    assert "--beam-size 1" in rate(nmt, many, "--to", "de", "--beam-size", "1").refusal(2)
+    write_model(many, card, weights)
+    calibrate(nmt, many).succeeded()  # another model, to which those of the first are of no use
+    assert len(json.loads(many.with_suffix(".quality.json").read_text())["calibrations"]) == 1
+
+
+def test_a_model_is_not_calibrated_if_that_cannot_last(
+    calibrated: Path, other_model: Path, nmt: Nmt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+        assert str(calibrated / "quality.json") in calibrate(nmt, calibrated).refusal(2)
+    best, start = calibrated / "best.safetensors", Translators.start
+
+    def replacing(*words: Any) -> Translators:  # as training does
+        shutil.copy(other_model, best)
+        return start(*words)
+
+    monkeypatch.setattr(Translators, "start", replacing)
+    assert f"{calibrated}: " in calibrate(nmt, calibrated).refusal(1)
 
 
 def test_an_export_takes_the_calibration_along(calibrated: Path, nmt: Nmt, tmp_path: Path) -> None:

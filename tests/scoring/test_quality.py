@@ -51,6 +51,11 @@ def test_lines_that_are_all_alike_have_a_curve(chrf: float) -> None:
     assert try_halves(rows, all_alike).correlation == 0
 
 
+def test_an_interval_holds_its_estimate_even_if_a_few_lines_are_far_off() -> None:
+    rows, chrf = lines(1_000, seed=8)[0], np.where(np.arange(1_000) % 20, 100.0, 0.0)
+    assert all(one.low <= one.chrf <= one.high for one in Curve.fit(rows, chrf).estimates(rows))
+
+
 def test_a_feature_that_never_changes_counts_for_nothing() -> None:
     rows, chrf = lines(300, seed=6)
     rows[:, 1] = math.log(49)  # whose deviation is not quite 0
@@ -64,7 +69,8 @@ def test_a_feature_that_never_changes_counts_for_nothing() -> None:
         {"weights": (1.0, 2.0, 3.0)},
         {"deviations": (1.0, 0.0, 1.0)},
         {"told": (0.5, 0.4, 0.6, 0.7, 0.8, 0.9)},
-        {"means": ()},
+        {"means": (1.0,) * 2, "deviations": (1.0,) * 2, "weights": (1.0,) * 3},
+        {"means": (1e300,) * 3},
         {"highs": (math.nan,) * 6},
     ],
 )
