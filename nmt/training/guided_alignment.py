@@ -20,6 +20,7 @@ from nmt.data.batches import NO_LINK, Batch
 from nmt.data.folder import DataFolder
 from nmt.lexical.alignment_links import TokenLinker
 from nmt.lexical.ibm_model1 import LEXICON_STEPS
+from nmt.models.device import return_freed_memory
 from nmt.models.kernels.padded_layout import PaddedLayout
 from nmt.system.distributed import Ranks
 
@@ -69,6 +70,7 @@ def learn_links(config: TrainingConfig, data: DataFolder, ranks: Ranks) -> Token
             with console.progress("linking", total=2 * LEXICON_STEPS, unit="steps") as bar:
                 linker = TokenLinker.learn(data.train, *sizes, bar.update)
             parts = [torch.from_numpy(x) for x in (linker.keys, linker.forward, linker.backward)]
+            return_freed_memory()  # which is more than training takes
     count = ranks.gather(len(parts[0]) if parts else 0)[0]
     parts = parts or [
         torch.empty(count, dtype=dtype) for dtype in (torch.int64, torch.float64, torch.float64)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from nmt.config.recipes import Recipe
 from nmt.errors import Stopped
-from nmt.models.device import memory_errors, return_freed_memory
+from nmt.models.device import memory_errors
 from nmt.runs.report import Report
 from nmt.runs.run_folder import RunFolder
 from nmt.system import program
@@ -113,7 +113,6 @@ def _begin(trainer: Trainer, report: Report, *, was_finished: bool) -> None:
                 run.log(remark)
     if trainer.saver.saved is None:  # from which a run that is killed early begins again
         trainer.save(whole=True)
-    return_freed_memory()  # of links, and of what was tried
     trainer.begin_window()  # whose time begins now
 
 

@@ -226,7 +226,7 @@ class Validator:
     def _translate(
         self, model: TranslationModel, sources: list[str], text: _ValidText
     ) -> list[str]:
-        """Translate lines of a text by beam search, in the precision of training.
+        """Translate lines of a text by beam search.
 
         Each rank does a share.
         """

@@ -90,6 +90,7 @@ def test_replaced_weights_come_back_exactly(dtype: torch.dtype) -> None:
     computing = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(KeyError), weights.replaced_by(torch.full_like(master, 3.0)):
         assert all(bool((p == 3.0).all()) for p in model.parameters())
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
         raise KeyError
     assert torch.equal(weights.master, master)
     for parameter, before in zip(model.parameters(), computing, strict=True):
