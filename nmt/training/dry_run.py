@@ -22,7 +22,7 @@ from nmt.config.recipes import Recipe
 from nmt.config.training_config import TrainingConfig
 from nmt.data.batches import Batch
 from nmt.errors import NMTError
-from nmt.models.device import memory_errors
+from nmt.models.device import memory_errors, return_freed_memory
 from nmt.runs.run_folder import RunFolder
 from nmt.system.distributed import Ranks
 from nmt.system.files import megabytes
@@ -74,6 +74,7 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
     if "RANK" not in os.environ:  # WORLD_SIZE is not torchrun's, but the user's
         ranks = Ranks(rank=0, local_rank=0, local_world_size=1, world_size=1)
     ranks.join()
+    peak, free = memory.PeakMemory(torch.device("cpu")), memory.available_bytes()
     try:
         run = RunFolder(command.out)
         opened = open_run(recipe, command, run, ranks, is_trial=True)
@@ -82,9 +83,9 @@ def dry_run(recipe: Recipe, command: TrainCommand) -> list[Row]:
         if is_resumed and (changes := run.changes(opened.recipe, opened.initial)[0]):
             console.notice(f"{run.path}: {'; '.join(changes)}")
         console.notice(f"training in memory for about {TRIAL_SECONDS:.0f} seconds")
-        peak, free = memory.PeakMemory(device), memory.available_bytes() / ranks.local_world_size
         if device.type == "cuda":
             free = torch.cuda.get_device_properties(device).total_memory
+            peak = memory.PeakMemory(device)
         trainer = Trainer(opened, StopRequest())
         trainer.choose_micro_batch()
         rows = _rows(trainer, peak, free, processes)
@@ -119,6 +120,7 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     window, metrics = sorted(rounds, key=lambda one: one[1]["updates_per_second"])[len(rounds) // 2]
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
         needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
+    return_freed_memory()  # as before a validation
     with trainer.train_step.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
@@ -127,6 +129,8 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     operations = trainer.flops(window.lengths) / window.updates * config.max_updates
     times = _time_rows(config, disk, parts / metrics["updates_per_second"] + summing, validation)
     used = max(sum(needs.values()), peak.bytes())
+    if device.type == "cpu":  # of all processes of this machine, which share what came before
+        used = peak.before + ranks.local_world_size * peak.bytes()
     updates = sum(one.updates for one, _ in rounds)
     answer = (
         f"{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import resource
 import sys
 import weakref
@@ -39,6 +40,7 @@ from nmt.training.optimizer import Optimizer
 from nmt.training.update import TrainStep
 
 _MEMINFO = Path("/proc/meminfo")
+_PEAK, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT_AND_USE = ("memory.max", "memory.current")
 
@@ -128,20 +130,26 @@ class PeakMemory:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self.restart()
-        self._before = self._held()
+        self.before = self._held()
 
     def restart(self) -> None:
-        """Forget the peaks of a GPU up to now, but not what is held."""
+        """Forget the peaks up to now, but not what is held."""
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
+        else:
+            with contextlib.suppress(OSError):  # Linux only
+                _PEAK.write_text("5")  # see proc(5)
 
     def bytes(self) -> int:
         """Return the peak above the memory at the start."""
-        return self._held() - self._before
+        return self._held() - self.before
 
     def _held(self) -> int:
         if self._device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self._device))
+        with contextlib.suppress(OSError):  # which `restart` changes
+            (line,) = re.findall("VmHWM:(.+) kB", _STATUS.read_text())
+            return 1024 * int(line)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else 1024 * most
 
