@@ -4,19 +4,27 @@
 the file or option that it names.
 """
 
+import re
 import shlex
 import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from command_line import Nmt
 
+from nmt.cli import application
+from nmt.cli.other_toolkits import OPTIONS
 from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, RecurrentConfig, TransformerConfig
+from nmt.config.presets import PRESETS
+from nmt.config.recipes import recipe_fields
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import SYNONYMS
 from nmt.models.model_file import ModelCard, write_model
 from nmt.system.machine import most_workers
 
@@ -189,7 +197,12 @@ CASES = [
     (f"{TRAIN} --deadline soon", 2, "--deadline 'soon' is not a time of day"),
     (f"{TRAIN} --max-update 3", 2, "No such option: --max-update; write --max-updates (see"),
     (f"{TRAIN} --lr 0.1", 2, "No such option: --lr; write --set learning_rate=VALUE (see"),
-    (f"{TRAIN} --epochs 3", 2, "write --set max_updates=VALUE, which counts updates"),
+    (f"{TRAIN} --epochs 3", 2, "write --max-updates, which counts updates"),
+    (f"{TRAIN} --max-grad-norm 1", 2, "write --set clip_norm=VALUE (see"),
+    (f"{TRAIN} --cpu", 2, "write --device cpu (see"),
+    ("average run --cpu", 2, "No such option: --cpu (see"),
+    ("prepare out --trainpref text", 2, "write --train PREFIX or SOURCE,TARGET"),
+    ("translate model --n_best 2", 2, "did you mean --n-best?"),
     (f"{TRAIN} --set wandb=true", 2, "unknown key 'wandb'; write tensorboard"),
     (f"{TRAIN} --device cuda:1", 2, "unknown; write cuda, and choose the GPU by CUDA_VISIBLE"),
     ("train data --out run --model transformer", 2, "'transformer'; write transformer_base"),
@@ -374,3 +387,20 @@ def test_a_wrong_input_is_answered_in_one_line(
 @pytest.mark.parametrize("line", ["train 100k --foo", "translate 5k --beam-size two"])
 def test_a_name_with_a_k_is_no_number(nmt: Nmt, line: str) -> None:
     assert "; write" not in nmt(*line.split()).refusal(2)
+
+
+def test_what_is_proposed_instead_of_foreign_words_exists() -> None:
+    group: Any = typer.main.get_command(application())
+    options = {
+        name: {word for parameter in command.params for word in parameter.opts}
+        for name, command in group.commands.items()
+    }
+    for row, instead in OPTIONS.items():
+        commands, *names = row.split()
+        proposed = {*re.findall(r"--[a-z][\w-]*", instead)}
+        others = [options[name] for name in re.findall("`?nmt ([a-z]+)", instead)]
+        for command in commands.split("|"):
+            assert options[command].isdisjoint(f"--{name}" for name in names)
+            assert proposed <= options[command].union(*others)
+    ours = {re.split(r"\W", name)[0] for name in SYNONYMS.values()}
+    assert ours <= {*recipe_fields(), *PRESETS, "cuda", "huggingface"}
