@@ -201,13 +201,18 @@ def _hint(message: str, options: Collection[str]) -> str:
         return f"; {instead}" if instead else ""
     if message.startswith("Got unexpected extra arg") and sys.argv[1] == "translate":
         return "; write --input FILE, or < FILE"
+    two = re.search(r" (--(?:train|valid|test) [^-\s]\S*) ([^-\s]\S*)", words)
+    if message.startswith("Got unexpected extra arg") and sys.argv[1] == "prepare" and two:
+        return f"; write {two[1]},{two[2]}"
     if message.startswith(("Option '--dry-run'", "Invalid value for '--dry-run'")):
         return "; give a number of pairs, for example --dry-run 10000"
     if message.startswith("Missing") and sys.argv[1] in COMMANDS:  # not after `nmt --`
         return f"; for example: {_module(sys.argv[1]).EXAMPLES[0]}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
-    thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", words)
-    return f"; write {thousands[1]}000" if thousands else ""
+    number = option and re.search(rf"{option[1]}[ =](\d+(?:\.\d+)?)([kK]|e[1-9])(?!\S)", words)
+    if not number:
+        return ""
+    return f"; write {float(number[1] + number[2].lower().replace('k', 'e3')):.0f}"
 
 
 def _assignment(name: str, options: Collection[str]) -> str:
