@@ -23,9 +23,9 @@ from typing import Any, NoReturn
 import typer
 
 from nmt import console
-from nmt.cli import other_toolkits
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
+from nmt.cli.other_toolkits import instead_of
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.system.files import naming
 
@@ -187,11 +187,11 @@ def _hint(message: str, options: Collection[str]) -> str:
     """
     words = " ".join(sys.argv)
     if command := re.match(r"No such command '([^']+)'", message):
-        instead = other_toolkits.COMMANDS.get(command[1].lower().replace("_", "-"))
+        instead = instead_of(command[1].lower().replace("_", "-"), "nmt")
         return f"; {instead}" if instead else ""
     if unknown := re.match(r"No such option: --?([\w-]+)", message):
         name = unknown[1].replace("_", "-")
-        instead = other_toolkits.option_instead(sys.argv[1], name)
+        instead = instead_of(name, sys.argv[1])
         if not instead and sys.argv[1] in ("train", "distill"):
             instead = _assignment(name, options)
         # Typer's own guesses count the dashes as letters in common.

@@ -17,7 +17,7 @@ import typer
 from command_line import Nmt
 
 from nmt.cli import application
-from nmt.cli.other_toolkits import OPTIONS
+from nmt.cli.other_toolkits import INSTEAD
 from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, RecurrentConfig, TransformerConfig
 from nmt.config.presets import PRESETS
 from nmt.config.recipes import recipe_fields
@@ -271,6 +271,7 @@ CASES = [
     ("models qqq", 2, "'qqq' (`nmt models --all`"),
     ("models transformer_tiny --all", 2, "--all lists all presets"),
     ("models transformer_tiny --vocab-size 3", 2, "--vocab-size"),
+    ("models model --vocab-size 500", 2, "model has its own; leave it out"),
     # Exporting.
     ("export onnx model out", 2, "unknown format 'onnx'"),
     ("export onnx", 2, "onnx: no such model or format"),
@@ -397,9 +398,9 @@ def test_what_is_proposed_instead_of_foreign_words_exists() -> None:
     group: Any = typer.main.get_command(application())
     options = {
         name: {word for parameter in command.params for word in parameter.opts}
-        for name, command in group.commands.items()
+        for name, command in {"nmt": group, **group.commands}.items()
     }
-    for row, instead in OPTIONS.items():
+    for row, instead in INSTEAD.items():
         commands, *names = row.split()
         proposed = {*re.findall(r"--[a-z][\w-]*", instead)}
         others = [options[name] for name in re.findall("`?nmt ([a-z]+)", instead)]
