@@ -191,9 +191,8 @@ def _hint(message: str, options: Collection[str]) -> str:
         return f"; {instead}" if instead else ""
     if unknown := re.match(r"No such option: --?([\w-]+)", message):
         name = unknown[1].replace("_", "-")
-        instead = instead_of(name, sys.argv[1])
-        if not instead and sys.argv[1] in ("train", "distill"):
-            instead = _assignment(name, options)
+        is_recipe = sys.argv[1] in ("train", "distill")
+        instead = instead_of(name, sys.argv[1]) or (_assignment(name, options) if is_recipe else "")
         # Typer's own guesses count the dashes as letters in common.
         nearest = difflib.get_close_matches(name, [option[2:] for option in options], n=1)
         if nearest and not instead:

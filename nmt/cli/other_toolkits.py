@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _TEXT = "PREFIX or SOURCE,TARGET"
-_JOINT = "leave it out: the vocabulary is joint without --separate-vocab"
 _OF_DATA = "name a data folder first, which `nmt prepare` makes of text: nmt train DATA"
 _AGAIN = "a run goes on by itself if you name its --out again; a new one takes --init-from MODEL"
 _ALL_GPUS = "all GPUs are used; write --processes N for fewer"
@@ -19,7 +18,7 @@ INSTEAD = {
     "prepare validpref valid-sets dev validation-source validation-target": f"--valid {_TEXT}",
     "prepare destdir out output save-data model-prefix": "write `nmt prepare OUT`",
     "prepare thresholdsrc thresholdtgt word-min-count": "leave it out: rare words become subwords",
-    "prepare joined-dictionary shared-vocab share-vocab": _JOINT,
+    "prepare joined-dictionary shared-vocab share-vocab": "leave it out: the vocabulary is joint",
     "prepare srcdict tgtdict src-vocab tgt-vocab vocabs": "--vocab MODEL, of SentencePiece or nmt",
     "prepare nwordssrc nwordstgt src-vocab-size num-words dim-vocabs": "--vocab-size",
     "prepare bpe model-type": "--subwords bpe or unigram, or --vocab CODES for your own codes",

@@ -53,7 +53,6 @@ from nmt.system.files import atomic_folder, check_room, parse_json, read_file, r
 _MORE_POSITIONS = 512
 _README = "README.md"
 _SCORES = "evaluation.json"  # of a run, by `nmt evaluate`
-_RECIPE = "config.toml"  # of a run
 
 _SEARCH = {"num_beams": 4, "length_penalty": 0.5, "early_stopping": True}
 """The defaults of `nmt translate`. length^0.5 is about as steep as its ((5 + length) / 6)^0.6."""
@@ -97,7 +96,7 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        scores, train = _scores(path / _SCORES), _train(path / _RECIPE, card)
+        scores, train = _scores(path / _SCORES), _train(path / "config.toml", card)
         write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores, train))
     return "transformers"
 

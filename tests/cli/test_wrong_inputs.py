@@ -205,7 +205,6 @@ CASES = [
     (f"{TRAIN} --cpu", 2, "write --device cpu (see"),
     ("average run --cpu", 2, "No such option: --cpu (see"),
     ("prepare out --trainpref text", 2, "write --train PREFIX or SOURCE,TARGET"),
-    ("translate model --n_best 2", 2, "did you mean --n-best?"),
     (f"{TRAIN} --set wandb=true", 2, "unknown key 'wandb'; write tensorboard"),
     (f"{TRAIN} --device cuda:1", 2, "unknown; write cuda, and choose the GPU by CUDA_VISIBLE"),
     ("train data --out run --model transformer", 2, "'transformer'; write transformer_base"),
@@ -396,15 +395,13 @@ def test_a_name_with_a_k_is_no_number(nmt: Nmt, line: str) -> None:
 
 def test_what_is_proposed_instead_of_foreign_words_exists() -> None:
     group: Any = typer.main.get_command(application())
-    options = {
-        name: {word for parameter in command.params for word in parameter.opts}
-        for name, command in {"nmt": group, **group.commands}.items()
-    }
+    commands = {"nmt": group, **group.commands}.items()
+    options = {name: {word for each in one.params for word in each.opts} for name, one in commands}
     for row, instead in INSTEAD.items():
-        commands, *names = row.split()
+        of_commands, *names = row.split()
         proposed = {*re.findall(r"--[a-z][\w-]*", instead)}
         others = [options[name] for name in re.findall("`?nmt ([a-z]+)", instead)]
-        for command in commands.split("|"):
+        for command in of_commands.split("|"):
             assert options[command].isdisjoint(f"--{name}" for name in names)
             assert proposed <= options[command].union(*others)
     ours = {re.split(r"\W", name)[0] for name in SYNONYMS.values()}
