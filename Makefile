@@ -8,8 +8,8 @@ TORCH ?=
 TESTED_TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install torch demo multi30k wmt14 iwslt14 test test-slow lint fresh bench lock gpu \
-  pretended-gpu clean
+.PHONY: help install torch demo multi30k wmt14 iwslt14 test test-slow lint wheel fresh bench lock \
+  gpu pretended-gpu clean
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -94,6 +94,11 @@ pretended-gpu: $(VENV)/installed-dev  ## Run the GPU tests on a pretended GPU, w
 test-slow: $(VENV)/installed-dev  ## Run the tests that take longer.
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal tests/test_planted_faults.py
 	$(BIN)/python -m pytest -m slow --ignore tests/test_planted_faults.py
+
+# An earlier build may hold modules that are gone.
+wheel: $(VENV)/installed  ## Build dist/*.whl, which pip installs on other machines.
+	rm -rf build
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 fresh:  ## Run `make demo` and `make test` on a bare Debian: make fresh SUITE=bookworm|trixie|sid.
 	tests/fresh.sh $(SUITE)

@@ -58,49 +58,57 @@ class WorkerDied(NMTError):
 
 _EPOCHS = "max_updates, which counts updates: --dry-run says how many an epoch has"
 _GPU = "cuda, and choose the GPU by CUDA_VISIBLE_DEVICES"
-_SYNONYMS = {
+_MICRO_BATCHES = "batch_tokens, whatever number of micro-batches that takes"
+_CURVES = "tensorboard, true or false; metrics.jsonl holds the same numbers"
+_TIED = "tie_embeddings, all, decoder or none"
+_ROWS = {
     "gpu": "cuda",
-    "cuda:N": _GPU,
-    "gpu:N": _GPU,
+    "cuda:N gpu:N": _GPU,
     # recipes
-    "lr": "learning_rate",
-    "lr_scheduler": "schedule",
-    "epochs": _EPOCHS,
-    "max_epoch": _EPOCHS,
-    "max_update": "max_updates",
-    "train_steps": "max_updates",
-    "max_steps": "max_updates",
-    "max_tokens": "batch_tokens",
-    "batch_size": "batch_tokens, counted in target tokens",
-    "update_freq": "batch_tokens, whatever number of micro-batches that takes",
-    "warmup": "warmup_updates",
-    "warmup_steps": "warmup_updates",
+    "lr learn_rate initial_learning_rate": "learning_rate",
+    "lr_scheduler decay_method learning_rate_scheduler_type lr_decay_inv_sqrt": "schedule",
+    "epochs max_epoch after_epochs max_num_epochs": _EPOCHS,
+    "max_update train_steps max_steps after after_batches": "max_updates",
+    "max_tokens mini_batch_words": "batch_tokens",
+    "batch_size mini_batch": "batch_tokens, counted in target tokens",
+    "update_freq optimizer_delay accum_count update_interval": _MICRO_BATCHES,
+    "warmup warmup_steps lr_warmup learning_rate_warmup": "warmup_updates",
     "ema": "ema_decay",
-    "wandb": "tensorboard, true or false; metrics.jsonl holds the same numbers",
-    "save_interval": "save_every",
-    "log_interval": "log_every",
-    "eval_every": "validate_every",
-    "early_stopping": "patience",
-    "heads": "num_heads",
-    "hidden_size": "d_model",
-    "encoder_layers": "num_encoder_layers",
-    "decoder_layers": "num_decoder_layers",
+    "exponential_smoothing average_decay": "ema_decay, which is 1 minus that value",
+    "wandb wandb_project tensorboard_logdir": _CURVES,
+    "save_interval save_interval_updates save_freq save_checkpoint_steps": "save_every",
+    "log_interval disp_freq report_every": "log_every",
+    "eval_every valid_freq valid_steps validate_interval_updates": "validate_every",
+    "checkpoint_interval": "save_every, and validate_every",
+    "keep_last_epochs keep_interval_updates keep_checkpoint keep_last_params": "keep_last",
+    "early_stopping max_num_checkpoint_not_improved": "patience",
+    "valid_metrics eval_bleu": "validate_metric, for example bleu",
+    "best_checkpoint_metric optimized_metric": "best_metric, of those of validate_metric",
+    "max_grad_norm gradient_clipping_threshold": "clip_norm",
+    "adam_betas optimizer_betas": "adam_beta1, and adam_beta2",
+    "heads encoder_attention_heads transformer_heads": "num_heads",
+    "hidden_size dim_emb encoder_embed_dim transformer_model_size word_vec_size": "d_model",
+    "encoder_ffn_embed_dim transformer_dim_ffn transformer_ff": "d_ff",
+    "encoder_layers enc_layers enc_depth": "num_encoder_layers",
+    "decoder_layers dec_layers dec_depth": "num_decoder_layers",
+    "layers num_layers": "num_encoder_layers, and num_decoder_layers",
+    "transformer_dropout": "dropout",
+    "encoder_normalize_before transformer_preprocess": "pre_norm, true or false",
+    "share_all_embeddings tied_embeddings_all share_embeddings weight_tying_type": _TIED,
     # presets and formats
     "transformers": "huggingface",
-    "transformer": "transformer_base",
-    "transformer_wmt_en_de": "transformer_base",
-    "base": "transformer_base",
-    "big": "transformer_big",
+    "transformer transformer_wmt_en_de base": "transformer_base",
+    "big transformer_vaswani_wmt_en_de_big": "transformer_big",
     "small": "transformer_small",
     "transformer_iwslt_de_en": "transformer_iwslt",
-    "transformer_vaswani_wmt_en_de_big": "transformer_big",
 }
 """What people write, and its name here, where the nearest name would be wrong."""
+SYNONYMS = {name: ours for names, ours in _ROWS.items() for name in names.split()}
 
 
 def synonym(name: str) -> tuple[str, str]:
     """Return our name of what other toolkits call so, and what to say of it; both may be `name`."""
-    meant = _SYNONYMS.get(re.sub(r":\d+$", ":N", name.lower()), name)
+    meant = SYNONYMS.get(re.sub(r":\d+$", ":N", name.lower()), name)
     return re.split(r"\W", meant, maxsplit=1)[0], meant
 
 

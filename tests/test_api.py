@@ -36,6 +36,9 @@ def test_a_result_tells_all_about_a_line(model_file: Path) -> None:
     translator = nmt.Translator.load(model_file, OPTIONS, alignment=True)
     first, blank, _, last = translator.translate(LINES)
     assert blank == nmt.Translation("", 0.0, 0.0, (), (), 0)
+    assert str(translator(LINES[0])) == first.text
+    with pytest.raises(UsageError, match="load"):
+        nmt.Translator(str(model_file))  # type: ignore[arg-type, call-arg]
     for found in (first, last):
         assert found.text
         assert len(found.tokens) == len(found.token_log_probs)

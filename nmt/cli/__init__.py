@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import difflib
 import functools
 import gc
 import importlib
@@ -16,7 +17,7 @@ import io
 import keyword
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -24,6 +25,7 @@ import typer
 from nmt import console
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
+from nmt.cli.other_toolkits import instead_of
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.system.files import naming
 
@@ -158,9 +160,10 @@ def _run() -> int:
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "nmt"
             said = _NO_NUMBER.sub(_plainly, " ".join(message.split()))
-            if hint := _hint(said):
-                # Which are like it only in letters.
-                said = re.split(r" \(Possible options:|\. Did you mean", said)[0].rstrip(".")
+            said = said.partition(" (Possible options:")[0]
+            parameters = context.command.params if context is not None else ()
+            if hint := _hint(said, [name for each in parameters for name in each.opts]):
+                said = said.partition(". Did you mean")[0].rstrip(".")  # like it only in letters
             console.error(f"{said}{hint} (see `{command} --help`)")
         return EXIT_USAGE
     if status == _INTERRUPTED:
@@ -170,55 +173,6 @@ def _run() -> int:
     return status if isinstance(status, int) else EXIT_DONE
 
 
-_DIFFERENT_TEXTS = "for lists that differ more, use --sample --n-best N"
-_INSTEAD = {
-    "score --comet": "run comet-score -s SOURCE -t HYPOTHESIS -r REFERENCE, of the "
-    "package unbabel-comet",
-    "score --model": "models score by `nmt rescore`",
-    "train --arch": "write --model",
-    "train -a": "write --model",
-    "train --save-dir": "write --out",
-    "train --finetune-from-model": "write --init-from",
-    "train --restore-file": "a run goes on by itself if you name its --out again",
-    "train --fp16": "write --precision fp16",
-    "train --bf16": "write --precision bf16",
-    "train --gpus": "all are used; write --processes N for fewer",
-    "translate --diverse-beam-groups": _DIFFERENT_TEXTS,
-    "translate --diversity-rate": _DIFFERENT_TEXTS,
-    "translate --beam": "write --beam-size",
-    "translate --nbest": "write --n-best",
-    "translate --lenpen": "write --length-penalty",
-    "translate --src": "write --input",
-    "translate --gpu": "write --device cuda, and choose the GPU by CUDA_VISIBLE_DEVICES",
-    "translate --shortlist": "it changed most lines for little speed; exports have theirs",
-}
-"""What to use instead of options that other toolkits have."""
-
-
-_TO_TRANSLATE = "write `nmt translate`"
-_TO_EXPORT = "write `nmt export`, or `nmt import` for the way back"
-_COMMANDS_OF_OTHERS = {
-    "generate": f"{_TO_TRANSLATE}, or `nmt evaluate` for the test sets",  # fairseq
-    "interactive": f"{_TO_TRANSLATE} without --input",
-    "preprocess": "write `nmt prepare`",
-    "predict": _TO_TRANSLATE,  # Eole
-    "infer": _TO_TRANSLATE,  # OpenNMT-tf
-    "decode": _TO_TRANSLATE,  # Tensor2Tensor
-    "decoder": _TO_TRANSLATE,  # Marian
-    "scorer": "write `nmt rescore`",
-    "vocab": "`nmt prepare` learns it",
-    "build-vocab": "`nmt prepare` learns it",
-    "test": "write `nmt evaluate`",  # JoeyNMT
-    "eval": "write `nmt evaluate`",
-    "validate": "write `nmt evaluate`; `nmt train` validates by itself",
-    "info": "`nmt data DATA` describes a data folder, and `nmt models NAME` a preset",
-    "finetune": "write `nmt train --init-from MODEL`",
-    "convert": _TO_EXPORT,
-    "quantize": _TO_EXPORT,
-}
-"""What to use instead of commands that other toolkits have."""
-
-
 _NO_NUMBER = re.compile(r"Input should be a valid (\w+), unable to parse string as an? \w+")
 
 
@@ -226,37 +180,45 @@ def _plainly(no_number: re.Match[str]) -> str:
     return f"must be a {'whole ' * (no_number[1] == 'integer')}number"
 
 
-def _hint(message: str) -> str:
-    """Return what to write instead of a command or option of other toolkits, or of a value."""
+def _hint(message: str, options: Collection[str]) -> str:
+    """Return what to write instead of a command or option of other toolkits, or of a value.
+
+    options: those that the command has.
+    """
     words = " ".join(sys.argv)
     if command := re.match(r"No such command '([^']+)'", message):
-        instead = _COMMANDS_OF_OTHERS.get(command[1].lower().replace("_", "-"))
+        instead = instead_of(command[1].lower().replace("_", "-"), "nmt")
         return f"; {instead}" if instead else ""
-    if unknown := re.match(r"No such option: (--?([\w-]+))", message):
-        instead = _INSTEAD.get(f"{sys.argv[1]} {unknown[1]}")
-        if sys.argv[1] == "train" and instead is None:
-            instead = _assignment(unknown[2].replace("-", "_"), message)
+    if unknown := re.match(r"No such option: --?([\w-]+)", message):
+        name = unknown[1].replace("_", "-")
+        is_recipe = sys.argv[1] in ("train", "distill")
+        instead = instead_of(name, sys.argv[1]) or (_assignment(name, options) if is_recipe else "")
+        # Typer's own guesses count the dashes as letters in common.
+        nearest = difflib.get_close_matches(name, [option[2:] for option in options], n=1)
+        if nearest and not instead:
+            instead = f"did you mean --{nearest[0]}?"
         return f"; {instead}" if instead else ""
     if message.startswith("Got unexpected extra arg") and sys.argv[1] == "translate":
         return "; write --input FILE, or < FILE"
+    two = re.search(r" (--(?:train|valid|test) [^-\s]\S*) ([^-\s]\S*)", words)
+    if message.startswith("Got unexpected extra arg") and sys.argv[1] == "prepare" and two:
+        return f"; write {two[1]},{two[2]}"
     if message.startswith(("Option '--dry-run'", "Invalid value for '--dry-run'")):
         return "; give a number of pairs, for example --dry-run 10000"
     if message.startswith("Missing") and sys.argv[1] in COMMANDS:  # not after `nmt --`
         return f"; for example: {_module(sys.argv[1]).EXAMPLES[0]}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
-    thousands = option and re.search(rf"{option[1]}[ =](\d+)[kK](?!\S)", words)
-    return f"; write {thousands[1]}000" if thousands else ""
+    number = option and re.search(rf"{option[1]}[ =](\d+(?:\.\d+)?)([kK]|e[1-9])(?!\S)", words)
+    if not number:
+        return ""
+    return f"; write {float(number[1] + number[2].lower().replace('k', 'e3')):.0f}"
 
 
-def _assignment(name: str, message: str) -> str:
-    """Return how to set a value of a recipe, by our name or that of another toolkit.
-
-    message: lists options that are like it.
-    """
+def _assignment(name: str, options: Collection[str]) -> str:
+    """Return how to set a value of a recipe, by our name or that of another toolkit."""
     from nmt.config.recipes import recipe_fields
 
-    key, meant = synonym(name)
+    key, meant = synonym(name.replace("-", "_"))
     option = f"--{key.replace('_', '-')}"
-    if re.search(rf"{option}\b(?!-)", message.partition("(Possible options:")[2]):
-        return f"write {option}"
-    return f"write --set {key}=VALUE{meant.removeprefix(key)}" if key in recipe_fields() else ""
+    write = option if option in options else f"--set {key}=VALUE" if key in recipe_fields() else ""
+    return write and f"write {write}{meant.removeprefix(key)}"

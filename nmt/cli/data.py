@@ -67,7 +67,7 @@ def _tables(folder: DataFolder) -> Iterator[_Table]:
     info = folder.info
     columns = ["split", "pairs", "side", "tokens", "mean", "median", "longest"]
     rows = [
-        [split.name, f"{split.pairs:,}", lang, *_lengths(side)]
+        [split.title, f"{split.pairs:,}", lang, *_lengths(side)]
         for split in info.splits
         for lang, side in zip(info.sides, (split.src, split.tgt), strict=True)
     ]

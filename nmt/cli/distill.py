@@ -556,7 +556,7 @@ def _held_out(work: Path, text: TextOptions, data: DataFolder | None, pairs: int
     if data is not None:
         (valid,) = data.valid_texts
         prefix = str(valid.src).removesuffix(f".{data.info.langs[0]}")
-        tests = [work / "tests" / split.name.removeprefix("test-") for split in data.info.tests]
+        tests = [work / "tests" / split.title for split in data.info.tests]
         return ("--valid", prefix, *(word for test in tests for word in ("--test", test)))
     drawn = min(_HELD_OUT, max(1, pairs // 20))
     valid_words = ("--valid", text.valid) if text.valid else ("--valid-lines", drawn)

@@ -196,11 +196,7 @@ def _translated(
             f"{data.path} has no test sets; give some to `nmt prepare --test`, or "
             "name a folder that has some with --data"
         )
-    texts = [
-        (split.name.removeprefix("test-"), text)
-        for split in data.info.tests
-        for text in data.texts(split)
-    ]
+    texts = [(split.title, text) for split in data.info.tests for text in data.texts(split)]
     is_of_pairs = data.info.languages is not None
     # The model is loaded once for texts of the same languages that follow each other.
     for langs, of_pair in groupby(texts, lambda named: named[1].langs if is_of_pairs else None):

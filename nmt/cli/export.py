@@ -160,7 +160,7 @@ def export(
         if not (given[name].strip() and given[name].isprintable()):
             raise UsageError(f"{flags[name]} {given[name]!r}: is not a name")
         given[name] = given[name].strip()
-    if fault := _fault_of(exporter, source):
+    if fault := fault_of(exporter, source):
         raise UsageError(f"{source}: {fault}")
     if form == "bergamot":
         _open_text(source, given)
@@ -176,7 +176,7 @@ def _module(exporter: Exporter) -> Any:
     return importlib.import_module(f"nmt.interchange.{exporter.module}")
 
 
-def _fault_of(exporter: Exporter, model: Path) -> str | None:
+def fault_of(exporter: Exporter, model: Path) -> str | None:
     """Return why a model does not fit a format, by its card; None if it does."""
     from nmt.models.model_file import find_model, read_card
 
@@ -220,6 +220,6 @@ def _list_formats(model: str | None) -> None:
         raise UsageError(f"{model}: no such model or format{did_you_mean(model, EXPORTERS)}")
     fitting = []
     for name, each in EXPORTERS.items():
-        fault = _fault_of(each, Path(model))
+        fault = fault_of(each, Path(model))
         fitting.append((name, "no" if fault else "yes", fault or ""))
     console.print_table(("format", "fits", "why not"), fitting)

@@ -96,14 +96,14 @@ def _report(folder: DataFolder, out: str, options: PrepareOptions) -> None:
     src, tgt = info.sides
     for split in info.splits:
         console.notice(
-            f"{split.name}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
+            f"{split.title}: {split.pairs:,} pairs, {split.src.tokens:,} {src} and "
             f"{split.tgt.tokens:,} {tgt} tokens"
         )
     for split in info.splits:
         for corpus in split.corpora:
             if (near := corpus.overlap) is not None:
                 console.notice(
-                    f"{split.name}, {'-'.join(corpus.langs)}: {near.same:,} of {corpus.kept:,} "
+                    f"{split.title}, {'-'.join(corpus.langs)}: {near.same:,} of {corpus.kept:,} "
                     f"pairs have a side that stands in train, {near.near:,} more have a near copy "
                     f"there, and the median overlap with train is {near.median:.2f}"
                 )

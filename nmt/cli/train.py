@@ -175,6 +175,7 @@ def train(
     recipe = choose_recipe(command, overrides, given, processes=world_size)
     if is_first:  # under torchrun, all processes must fail together
         read_info(data)  # fails before torch is loaded
+        run.check()
         if not run.exists:
             console.notice(opening(recipe.model, is_chosen=bool(model or init_from)))
         from nmt.training.setup import choose_processes

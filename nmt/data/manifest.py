@@ -152,6 +152,12 @@ class SplitRecord:
     """Of train, if it is documents: how many pairs are windows of 1 line, of 2 and so on."""
 
     @property
+    def title(self) -> str:
+        """The name for people: of a test set that of its file, unless it would seem another one."""
+        title = self.name.removeprefix("test-")
+        return self.name if title in ("train", "valid") else title
+
+    @property
     def annotations(self) -> int:
         return sum(shard.annotations for shard in self.shards)
 

@@ -155,7 +155,7 @@ for result in results:
 ```
 {listed}
 - Keep both limits. By default, CTranslate2 ends translations at 256 tokens without a word.
-- Split text into sentences. The longest source in training had {card.max_src_tokens} pieces.
+- Split text into sentences. No source in training had more than {card.max_src_tokens} pieces.
   CTranslate2 refuses lines of {positions} pieces or more.
 """
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nmt.config.model_config import TransformerConfig
+from nmt.console import counted
 from nmt.data.languages import english_name, is_code, primary_language
+from nmt.data.manifest import SplitRecord
 from nmt.interchange.importers.huggingface_settings import ARCHITECTURES, M2M100, MARIAN
 from nmt.models.model_file import ModelCard
 
@@ -43,13 +46,15 @@ def model_card(
     card: ModelCard,
     kind: str,
     languages: Sequence[str | None],
-    scores: Sequence[Mapping[str, Any]] = (),
+    scores: Sequence[Mapping[str, Any]],
+    train: SplitRecord | None,
 ) -> str:
     """Return the text of a model card.
 
     kind: the class of transformers that opens the model.
     languages: names of source and target; None: the usual English one.
     scores: of `nmt evaluate`, for each test set.
+    train: the training data, if it is known.
     """
     codes = [card.src_lang, card.tgt_lang]
     if card.languages is not None:
@@ -73,6 +78,11 @@ def model_card(
         kind == ARCHITECTURES[MARIAN] and card.config.positions == "sinusoidal_halves"
     )
     made = f"trained by `nmt` for {card.update:,} updates" if card.update else "exported by `nmt`"
+    limit, longest, known = "No source", f"more than {card.max_src_tokens:,}", "Not known."
+    if train is not None:
+        names = ", ".join(f"`{Path(corpus.prefix).name}`" for corpus in train.corpora)
+        known = f"{counted(train.pairs, 'pair', 'pairs')} of {names}."
+        limit, longest = "The longest source", f"{train.src.longest:,}"
     return f"""---
 {lines}---
 
@@ -90,11 +100,11 @@ ids = model.generate(**given{of_search})
 print(tokenizer.batch_decode(ids, skip_special_tokens=True))
 ```
 
-{tag}Split text into sentences. The longest source in training had {card.max_src_tokens:,} tokens.
+{tag}Split text into sentences. {limit} in training had {longest} tokens.
 {_SAVING if has_tables else ""}
 {_results(scores)}## Training data{"" if scores else ", results"} and license
 
-Not known. If you publish this model, describe them, and name the license in `license:` above, as
+{known} If you publish this model, describe them, and name the license in `license:` above, as
 the data allows.
 """
 

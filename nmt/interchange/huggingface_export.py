@@ -5,6 +5,7 @@ It is what `huggingface` imports. Exporting and importing again gives the same t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from nmt.config.recipes import recorded_run
+from nmt.data.folder import DataFolder
 from nmt.data.language_tokens import LanguageTokens
+from nmt.data.manifest import SplitRecord
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabulary
 from nmt.errors import DataError, UsageError
 from nmt.interchange import exports, programs
@@ -92,9 +96,18 @@ def export_huggingface(
         for name, values in files.items():
             content = json.dumps(values, indent=2, ensure_ascii=False)
             write_text(folder / name, f"{content}\n")
-        scores = _scores(path / _SCORES)
-        write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores))
+        scores, train = _scores(path / _SCORES), _train(path / "config.toml", card)
+        write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores, train))
     return "transformers"
+
+
+def _train(config: Path, card: ModelCard) -> SplitRecord | None:
+    """Return what a run trained on, if it tuned no other model and its data is still there."""
+    run = recorded_run(config)
+    with contextlib.suppress(DataError, OSError, KeyError):
+        data = DataFolder.open(Path(str(run["data_path"])))
+        return data.info.train if data.fingerprint == card.data and not run["init_from"] else None
+    return None
 
 
 def _scores(path: Path) -> list[Mapping[str, Any]]:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import operator
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +105,10 @@ class SafetensorsFile:
         try:
             self.metadata, self._places = self._read_layout()
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise DataError(f"{path}: damaged, or not a safetensors file") from None
+            start = self._file.read(0, min(1_000, self._file.size)).decode(errors="ignore")
+            is_text = start and not re.search("[\0-\x08\x0e-\x1f]", start)
+            fault = "is text, not a model" if is_text else "damaged, or not a safetensors file"
+            raise DataError(f"{path}: {fault}") from None
         self.names: list[str] = sorted(self._places)
 
     def read(self, name: str) -> Tensor:

@@ -124,9 +124,9 @@ def _changed_text(info: manifest.DatasetInfo, sources: Sources) -> list[str]:
             was = _spell([corpus.prefix for corpus in corpora])
             now = _spell([text.prefix for text in texts])
             differences.append(
-                f"the text of {split.name} was {was} and is {now}"
+                f"the text of {split.title} was {was} and is {now}"
                 if was != now
-                else f"the text of {split.name}, {now}, has changed"
+                else f"the text of {split.title}, {now}, has changed"
             )
             continue
         differences += [

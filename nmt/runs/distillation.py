@@ -98,7 +98,7 @@ def write_training_text(work: Path, data: DataFolder) -> None:
     for split in data.info.tests:
         for text in data.texts(split):
             for path, lang in zip((text.src, text.tgt), text.langs, strict=True):
-                shutil.copyfile(path, tests / f"{split.name.removeprefix('test-')}.{lang}")
+                shutil.copyfile(path, tests / f"{split.title}.{lang}")
     total = len(data.train)
     with console.progress("reading the text", total=total, unit="pairs") as bar:
 

@@ -129,14 +129,15 @@ class RunFolder:
         return Path(self._read_config()["run"]["data_path"])
 
     def check(self) -> None:
-        """Refuse a path that is in use; UsageError if anything other than a run is there."""
-        if not self.exists and self.path.exists():
-            if not self.path.is_dir():
-                raise UsageError(f"{self.path} exists and is not a folder; choose another --out")
-            if not all(_may_come_before(entry) for entry in self.path.iterdir()):
-                raise UsageError(
-                    f"{self.path} has other files and no run; choose an empty or new --out"
-                )
+        """Refuse a path that cannot be written, or has anything other than a run (UsageError)."""
+        folder = next(path for path in (self.path, *self.path.parents) if files.is_there(path))
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise UsageError(
+                f"{folder} is not a folder that you can write to; choose another --out"
+            )
+        is_used = folder == self.path and not self.exists
+        if is_used and not all(map(_may_come_before, folder.iterdir())):
+            raise UsageError(f"{folder} has other files and no run; choose an empty or new --out")
 
     def check_run(self) -> None:
         """Refuse a path that holds no run, with UsageError."""

@@ -49,6 +49,9 @@ class Translation:
     )
     others: tuple[Translation, ...] = ()  # from the second best on, if requested
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def n_best(self) -> tuple[Translation, ...]:
         """This one and the others, best first."""
@@ -133,7 +136,7 @@ def _fields(translation: Translation) -> dict[str, object]:
         "log_prob": round(translation.log_prob, 6),
         "tokens": translation.tokens,
         "token_log_probs": [round(log_prob, 6) for log_prob in translation.token_log_probs],
-        "pieces": translation.segments,
+        "segments": translation.segments,
     }
     terms = [
         {"source": term.source, "target": term.target, "placed": term.is_placed}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from nmt.errors import NMTError, UsageError
 from nmt.markup.breaks import MarkedLines
@@ -31,6 +31,12 @@ POOL_LINES = 4_096
 
 class Translator:
     """An engine with its vocabularies: text to text."""
+
+    def __new__(cls, *made: object) -> Self:
+        """Refuse what `load` takes."""
+        if len(made) != 3:
+            raise UsageError("write Translator.load(PATH) to load a model")
+        return super().__new__(cls)
 
     def __init__(
         self, engine: Engine, language_pair: LanguagePair, config: TranslationConfig
@@ -92,6 +98,10 @@ class Translator:
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse to be copied or pickled: packed weights belong to the model that was loaded."""
         raise UsageError("a translator cannot be copied or pickled; load the model again")
+
+    def __call__(self, line: str) -> Translation:
+        """Translate one line; `translate` takes many, and is faster."""
+        return self.translate([line])[0]
 
     def stream(
         self, lines: Iterable[str], *, pool_lines: int = POOL_LINES

@@ -26,7 +26,7 @@ def test_data_shows_splits_rejects_and_vocabulary(nmt: Nmt, folder: Path) -> Non
     fields = [line.split("\t") for line in lines]
     splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
     assert splits[("train", "en")] == splits[("train", "de")] == "50"
-    assert (splits[("valid", "en")], splits[("test-t", "de")]) == ("3", "2")
+    assert (splits[("valid", "en")], splits[("t", "de")]) == ("3", "2")
     assert ["train", "lines", "kept", "weight", "tag", "duplicate"] in fields
     assert [f"{folder.parent}/train", "51", "50", "1", "", "1"] in fields
     assert ["en+de", "300", "learnt", "pad 0, unk 1, bos 2, eos 3"] in fields

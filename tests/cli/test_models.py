@@ -10,7 +10,10 @@ from command_line import Nmt
 from nmt.config.fields import Value
 from nmt.config.presets import CHOICES, PRESETS, body_parameters, preset_values
 from nmt.config.recipes import Recipe, read_toml, resolve_recipe
+from nmt.interchange.programs import opens_in
+from nmt.models.model_file import read_card
 from nmt.models.registry import ARCHITECTURES, count_parameters
+from nmt.runs.run_folder import RunFolder
 
 
 def resolved(preset: str, **values: Value) -> Recipe:
@@ -78,3 +81,15 @@ def test_a_preset_is_printed_as_a_recipe_that_makes_the_same_values(
     path.write_text(answer.stdout)
     assert resolve_recipe(preset, wanted.architecture, [("file", read_toml(path))]) == wanted
     assert f"\n# parameters  {parameters(preset, 1_000) / 1e6:.1f}M, with" in answer.stdout
+
+
+def test_a_run_and_a_model_file_are_described(nmt: Nmt, learnt: Path, model_file: Path) -> None:
+    shown = dict(rows_in(nmt("models", learnt).succeeded().stdout))
+    card, kept = read_card(learnt / "best.safetensors"), RunFolder(learnt).own_values()
+    size = len(card.src_vocabulary)
+    weights = count_parameters(card.architecture, card.config, size, size)
+    wanted = ["en-de", kept[0], f"{size:,}", f"{weights:,}", f"{card.update:,}"]
+    assert list(shown.values())[2:7] == wanted
+    assert f"bleu {card.valid['bleu']:.4g}" in shown["valid"]
+    assert shown["opens in"] == opens_in(card.config)
+    assert dict(rows_in(nmt("models", model_file).stdout))["preset"] == "not known"

@@ -65,7 +65,7 @@ def test_jsonl_holds_an_object_for_each_line(
         assert one["text"] == expected.text
         assert one["tokens"] == list(expected.tokens)
         assert one["score"] == pytest.approx(expected.score, abs=1e-5)
-        assert one["pieces"] == expected.segments
+        assert one["segments"] == expected.segments
         others = [other["text"] for other in one.get("others", [])]
         assert others == [other.text for other in expected.others]
         assert len(one["token_log_probs"]) == len(one["tokens"])

@@ -4,19 +4,27 @@
 the file or option that it names.
 """
 
+import re
 import shlex
 import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from command_line import Nmt
 
+from nmt.cli import application
+from nmt.cli.other_toolkits import INSTEAD
 from nmt.config.model_config import MODEL_CONFIGS, ModelConfig, RecurrentConfig, TransformerConfig
+from nmt.config.presets import PRESETS
+from nmt.config.recipes import recipe_fields
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.moses import Moses
 from nmt.data.vocabulary import Vocabulary, learn_vocabulary
+from nmt.errors import SYNONYMS
 from nmt.models.model_file import ModelCard, write_model
 from nmt.system.machine import most_workers
 
@@ -160,6 +168,7 @@ CASES = [
     (f"prepare out {TEXTS} --train n-best,n-best", 1, "n-best is an n-best list, not plain"),
     (f"prepare out {TEXTS} --train unequal", 1, "unequal.en has 300 lines and"),
     (f"prepare out {TEXTS} --vocab-size 8k", 2, "write 8000 (see"),
+    ("prepare out --train a.en a.de --valid b.en b.de", 2, "write --train a.en,a.de (see"),
     ("translate nowhere --n-best five", 2, "'--n-best': must be a whole number (see"),
     (f"prepare out {TEXTS} --dry-run", 2, "for example --dry-run 10000 (see"),
     (f"prepare out --dry-run {TEXTS}", 2, "for example --dry-run 10000 (see"),
@@ -189,7 +198,13 @@ CASES = [
     (f"{TRAIN} --deadline soon", 2, "--deadline 'soon' is not a time of day"),
     (f"{TRAIN} --max-update 3", 2, "No such option: --max-update; write --max-updates (see"),
     (f"{TRAIN} --lr 0.1", 2, "No such option: --lr; write --set learning_rate=VALUE (see"),
-    (f"{TRAIN} --epochs 3", 2, "write --set max_updates=VALUE, which counts updates"),
+    (f"{TRAIN} --epochs 3", 2, "write --max-updates, which counts updates"),
+    (f"{TRAIN} --max-grad-norm 1", 2, "write --set clip_norm=VALUE (see"),
+    (f"{TRAIN} --max-updates 1.5e5", 2, "write 150000 (see"),
+    ("train data --out valid.en/run", 2, "valid.en is not a folder that you can write to"),
+    (f"{TRAIN} --cpu", 2, "write --device cpu (see"),
+    ("average run --cpu", 2, "No such option: --cpu (see"),
+    ("prepare out --trainpref text", 2, "write --train PREFIX or SOURCE,TARGET"),
     (f"{TRAIN} --set wandb=true", 2, "unknown key 'wandb'; write tensorboard"),
     (f"{TRAIN} --device cuda:1", 2, "unknown; write cuda, and choose the GPU by CUDA_VISIBLE"),
     ("train data --out run --model transformer", 2, "'transformer'; write transformer_base"),
@@ -255,6 +270,7 @@ CASES = [
     ("models qqq", 2, "'qqq' (`nmt models --all`"),
     ("models transformer_tiny --all", 2, "--all lists all presets"),
     ("models transformer_tiny --vocab-size 3", 2, "--vocab-size"),
+    ("models model --vocab-size 500", 2, "model has its own; leave it out"),
     # Exporting.
     ("export onnx model out", 2, "unknown format 'onnx'"),
     ("export onnx", 2, "onnx: no such model or format"),
@@ -296,6 +312,7 @@ CASES = [
         1,
         "of-lfs/config.json: is a pointer of Git LFS, not the file: run git lfs",
     ),
+    ("translate valid.de", 1, "valid.de: is text, not a model"),
     ("translate a.zip", 1, "a.zip: damaged, or not a safetensors file"),
     ("translate of-marian", 1, "of-marian: no model in this folder; it should hold"),
     ("translate some-lab/a-model", 1, "hf download some-lab/a-model --local-dir a-model"),
@@ -374,3 +391,18 @@ def test_a_wrong_input_is_answered_in_one_line(
 @pytest.mark.parametrize("line", ["train 100k --foo", "translate 5k --beam-size two"])
 def test_a_name_with_a_k_is_no_number(nmt: Nmt, line: str) -> None:
     assert "; write" not in nmt(*line.split()).refusal(2)
+
+
+def test_what_is_proposed_instead_of_foreign_words_exists() -> None:
+    group: Any = typer.main.get_command(application())
+    commands = {"nmt": group, **group.commands}.items()
+    options = {name: {word for each in one.params for word in each.opts} for name, one in commands}
+    for row, instead in INSTEAD.items():
+        of_commands, *names = row.split()
+        proposed = {*re.findall(r"--[a-z][\w-]*", instead)}
+        others = [options[name] for name in re.findall("`?nmt ([a-z]+)", instead)]
+        for command in of_commands.split("|"):
+            assert options[command].isdisjoint(f"--{name}" for name in names)
+            assert proposed <= options[command].union(*others)
+    ours = {re.split(r"\W", name)[0] for name in SYNONYMS.values()}
+    assert ours <= {*recipe_fields(), *PRESETS, "cuda", "huggingface"}

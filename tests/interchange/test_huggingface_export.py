@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nmt import SearchOptions
 from nmt.data.language_tokens import LanguageTokens
+from nmt.data.manifest import read_info
 from nmt.data.vocabulary import BOS_ID, EOS_ID, learn_vocabulary
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, load_model, write_model
@@ -50,6 +51,16 @@ def test_the_model_card_of_a_run_has_its_scores(nmt: Nmt, model_file: Path, tmp_
     assert "| news | chrF2 | 27.35 |  | nrefs:1 |\n" in readme
     (run / "evaluation.json").write_text("[")
     assert "nmt evaluate" in nmt("export", "huggingface", run, tmp_path / "again").refusal(1)
+
+
+def test_the_model_card_of_a_run_names_its_text(
+    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
+) -> None:
+    nmt("export", "huggingface", learnt, tmp_path / "out").succeeded()
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    train = read_info(data).train
+    assert f"The longest source in training had {train.src.longest} tokens." in readme
+    assert f"\n{train.pairs} pairs of `{Path(train.corpora[0].prefix).name}`." in readme
 
 
 def drop_tables(weights: dict[str, Tensor]) -> None:
