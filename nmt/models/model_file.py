@@ -70,9 +70,8 @@ class ModelCard:
     def build(self) -> TranslationModel:
         from nmt.models.registry import build_model
 
-        return build_model(
-            self.architecture, self.config, len(self.src_vocabulary), len(self.tgt_vocabulary)
-        )
+        sizes = len(self.src_vocabulary), len(self.tgt_vocabulary)
+        return build_model(self.architecture, self.config, *sizes)
 
     @property
     def vocabulary_bytes(self) -> int:
@@ -182,8 +181,7 @@ def _choose(tokens: LanguageTokens | None, own: Langs, given: Wanted) -> Langs:
 def check_languages(path: Path, src_lang: str | None, tgt_lang: str | None) -> None:
     """Check --from and --to by the header of a model file (UsageError), which takes no time."""
     header = _read_header(_open(path))
-    own = header["src_lang"], header["tgt_lang"]
-    _choose(header["languages"], own, (src_lang, tgt_lang))
+    _choose(header["languages"], (header["src_lang"], header["tgt_lang"]), (src_lang, tgt_lang))
 
 
 def reads_annotations(path: Path) -> bool:
