@@ -7,6 +7,7 @@ the update.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
@@ -38,8 +39,7 @@ longer than the padding that they save. These values give the shortest updates b
 H100. Half or twice as much for a group makes them at most 5 % longer."""
 
 
-@dataclass(frozen=True)
-class PaddedGroup:
+class PaddedGroup(NamedTuple):
     """Consecutive sentences of similar length, which models pad to one length."""
 
     sentences: slice
@@ -81,18 +81,11 @@ class Packed:
         numbers = torch.arange(count, device=device)
         sentences = torch.searchsorted(starts[1:].long(), numbers, right=True)
         tokens, positions = (field[numbers + sentences] for field in (self.tokens, self.positions))
-        groups = tuple(
-            PaddedGroup(
-                group.sentences,
-                slice(
-                    group.tokens.start - group.sentences.start,
-                    group.tokens.stop - group.sentences.stop,
-                ),
-                group.longest - 1,
-            )
-            for group in self.groups
-        )
-        return Packed(tokens, sentences, positions, starts, self.longest - 1, groups)
+        groups = []
+        for spans, whole, longest in self.groups:
+            own = slice(whole.start - spans.start, whole.stop - spans.stop)
+            groups.append(PaddedGroup(spans, own, longest - 1))
+        return Packed(tokens, sentences, positions, starts, self.longest - 1, tuple(groups))
 
     def to(self, device: torch.device) -> Packed:
         """Return the sentences on another device; a GPU copies them while the CPU goes on."""
@@ -161,8 +154,7 @@ class SplitBounds(NamedTuple):
     longest: int  # the tokens of the longest sentence of the data, with eos
 
 
-@dataclass(frozen=True)
-class FixedShape:
+class FixedShape(NamedTuple):
     """Pads all batches to the same tokens per side and the same number of sentences.
 
     So a model is compiled once for each bound on lengths: 64, 128, 256 and so on. Pairs of padding
@@ -275,8 +267,7 @@ def collate(
     longest = 0
     if shape:
         src_padding, tgt_padding = shape.padding(*lengths)
-        most = 1 + max(int(side.max()) for side in lengths)
-        longest = max(_SHORT, 1 << (most - 1).bit_length())
+        longest = max(_SHORT, 1 << max(int(side.max()) for side in lengths).bit_length())
     elif in_multiples:
         src_padding, tgt_padding = padding_to_multiples(lengths, bounds)
     return Batch(
@@ -319,16 +310,13 @@ class LengthSums:
 
     def __add__(self, other: LengthSums) -> LengthSums:
         """Return the sums over the pairs of both."""
-        return LengthSums(
-            *(own + more for own, more in zip(astuple(self), astuple(other), strict=True))
-        )
+        return LengthSums(*map(operator.add, astuple(self), astuple(other)))
 
 
 def pack_sources(sources: Sequence[Sequence[int]], *, on_gpu: bool = False) -> Packed:
     """Pack encoded source lines for the model's `encode`, each followed by eos."""
     rows = TokenRows.from_lists(sources, token_bytes=4)
-    bounds = group_bounds(rows.lengths, rows.lengths, on_gpu=on_gpu)
-    return _packed(rows, EOS_ID, _NONE, 0, bounds)
+    return _packed(rows, EOS_ID, _NONE, 0, group_bounds(rows.lengths, rows.lengths, on_gpu=on_gpu))
 
 
 def _packed(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import codecs
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.data.compressed import DAMAGE, MAGIC, SUFFIXES, Decompressor, check_unpacked
 from nmt.errors import DataError, UsageError
@@ -35,8 +35,7 @@ _MARK_INVALID = "nmt-mark-invalid"
 codecs.register_error(_MARK_INVALID, lambda error: ("\ud800", error.end))  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True)
-class Encoding:
+class Encoding(NamedTuple):
     """A character encoding of text files."""
 
     name: str

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,8 +77,8 @@ class PairDataset:
         """Return how many sources and targets have 0, 1, 2 ... tokens."""
         src, tgt = np.zeros(1, np.int64), np.zeros(1, np.int64)
         for shard in self._shards:
-            src = _add_counts(src, np.bincount(shard.src_lengths))
-            tgt = _add_counts(tgt, np.bincount(shard.tgt_lengths))
+            src_lengths, tgt_lengths = map(np.bincount, shard.all_lengths())
+            src, tgt = _add_counts(src, src_lengths), _add_counts(tgt, tgt_lengths)
         return src, tgt
 
     def window_counts(self, separator: int) -> list[int]:
@@ -105,12 +106,12 @@ class PairDataset:
     def src(self, index: int) -> Ids:
         """Return the source ids of a pair: a read-only view, (length,)."""
         shard, within = self._locate(index)
-        return shard.src(within)
+        return shard.pair(within)[0]
 
     def tgt(self, index: int) -> Ids:
         """Return the target ids of a pair: a read-only view, (length,)."""
         shard, within = self._locate(index)
-        return shard.tgt(within)
+        return shard.pair(within)[1]
 
     def origin(self, index: int) -> tuple[int, int]:
         """Return a pair's corpus (from 0) and its line number there (from 1).
@@ -140,8 +141,7 @@ def _add_counts(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt
     return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
 
-@dataclass(frozen=True)
-class HeldOut:
+class HeldOut(NamedTuple):
     """The raw text of valid or a test set: UTF-8, lines end in `\\n`."""
 
     langs: tuple[str, str]
@@ -234,10 +234,8 @@ class DataFolder:
         """
         records = [self.info.train.corpora[corpus] for corpus in corpora]
         langs = [record.langs for record in records]
-        texts = (
-            [tagged(line, record.tag) for (line, _), record in zip(lines, records, strict=True)],
-            [line for _, line in lines],
-        )
+        src = [tagged(line, record.tag) for (line, _), record in zip(lines, records, strict=True)]
+        texts = src, [line for _, line in lines]
         encoded: tuple[list[list[int]], list[list[int]]] = ([[]] * len(lines), [[]] * len(lines))
         for pair in dict.fromkeys(langs):
             rows = [row for row, langs_of_row in enumerate(langs) if langs_of_row == pair]

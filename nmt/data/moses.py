@@ -69,8 +69,7 @@ class Moses:
         Both are without runs of spaces and spaces at the edges, which subwords do not have.
         """
         due = replace(self, tokenize=False).apply(line)
-        returned = self.undo(self.apply(line))
-        return " ".join(due.split()), " ".join(returned.split())
+        return " ".join(due.split()), " ".join(self.undo(self.apply(line)).split())
 
 
 @cache

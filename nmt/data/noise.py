@@ -41,11 +41,7 @@ def typos(pair: Pair, draw: random.Random) -> Pair:
     Two letters are swapped, or one is left out, doubled or replaced by another one of the line.
     """
     src, tgt = pair
-    inside = [
-        index
-        for index in range(1, len(src) - 1)
-        if src[index - 1].isalpha() and src[index].isalpha() and src[index + 1].isalpha()
-    ]
+    inside = [index for index in range(1, len(src) - 1) if src[index - 1 : index + 2].isalpha()]
     wanted = 1 + len(src) // _CHARACTERS_A_TYPO
     for index in sorted(draw.sample(inside, min(wanted, len(inside))), reverse=True):
         letter, next_ = src[index], src[index + 1]

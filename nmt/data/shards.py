@@ -100,10 +100,8 @@ class TokenRows:
 
     @classmethod
     def join(cls, parts: Sequence[TokenRows]) -> TokenRows:
-        return cls(
-            np.concatenate([part.ids for part in parts]),
-            np.concatenate([part.lengths for part in parts]),
-        )
+        ids, lengths = [part.ids for part in parts], [part.lengths for part in parts]
+        return cls(np.concatenate(ids), np.concatenate(lengths))
 
     @classmethod
     def gather(cls, ids: Ids, starts: npt.NDArray[np.int64], lengths: Lengths) -> TokenRows:
@@ -136,8 +134,7 @@ class ShardBuilder:
 
     def has_room_for(self, src: TokenRows, tgt: TokenRows) -> bool:
         """Whether these rows still fit under 32-bit offsets."""
-        sums = self._src_tokens + len(src.ids), self._tgt_tokens + len(tgt.ids)
-        return max(sums) <= MAX_TOKENS
+        return max((self._src_tokens + len(src.ids), self._tgt_tokens + len(tgt.ids))) <= MAX_TOKENS
 
     def extend(self, src: TokenRows, tgt: TokenRows, lines: npt.NDArray[np.int64]) -> None:
         """Append pairs, with their line numbers."""
@@ -194,8 +191,7 @@ class _Header(NamedTuple):
             )
         # Python integers do not overflow, so that absurd counts cannot give a plausible size.
         offsets = 2 * (self.pairs + 1) * _OFFSET.itemsize + self.pairs * _LINE.itemsize
-        tokens = (self.src_tokens + self.tgt_tokens) * self.token_bytes
-        expected = _BODY_AT + offsets + tokens
+        expected = _BODY_AT + offsets + (self.src_tokens + self.tgt_tokens) * self.token_bytes
         if size != expected:
             raise DataError(
                 f"{path}: {size:,} bytes, but its header asks for {expected:,}; it was cut short "
@@ -265,15 +261,10 @@ class Shard:
         counts = self.count_in_sources(token)
         return int(counts.sum()), int(np.count_nonzero(counts))
 
-    @property
-    def src_lengths(self) -> Lengths:
-        """Source tokens of each pair, without eos: (pairs,)."""
-        return np.diff(self._src_offsets).astype(np.int32)
-
-    @property
-    def tgt_lengths(self) -> Lengths:
-        """Target tokens of each pair, without eos: (pairs,)."""
-        return np.diff(self._tgt_offsets).astype(np.int32)
+    def all_lengths(self) -> tuple[Lengths, Lengths]:
+        """Return the source and target tokens of each pair, without eos: (pairs,) each."""
+        src, tgt = (np.diff(offsets).astype(np.int32) for _, offsets in self._sides)
+        return src, tgt
 
     def lengths(self, indices: npt.NDArray[np.int64]) -> tuple[Lengths, Lengths]:
         """Return the source and target lengths of some pairs, without eos: (len(indices),) each."""
@@ -284,8 +275,7 @@ class Shard:
 
     def count_in_sources(self, token: int) -> npt.NDArray[np.int64]:
         """Return how often each source has a token: (pairs,)."""
-        places = np.flatnonzero(self._src == token)
-        return np.diff(np.searchsorted(places, self._src_offsets))
+        return np.diff(np.searchsorted(np.flatnonzero(self._src == token), self._src_offsets))
 
     def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
@@ -295,13 +285,11 @@ class Shard:
         )
         return src, tgt
 
-    def src(self, index: int) -> Ids:
-        """Return the source ids of a pair: a read-only view, (length,)."""
-        return self._view(self._src, self._src_offsets, index)
-
-    def tgt(self, index: int) -> Ids:
-        """Return the target ids of a pair: a read-only view, (length,)."""
-        return self._view(self._tgt, self._tgt_offsets, index)
+    def pair(self, index: int) -> tuple[Ids, Ids]:
+        """Return the source and target ids of a pair: read-only views, (length,) each."""
+        self._check(index)
+        src, tgt = (ids[offsets[index] : offsets[index + 1]] for ids, offsets in self._sides)
+        return src, tgt
 
     def line(self, index: int) -> int:
         """Return the line number of a pair in its corpus, from 1."""
@@ -310,17 +298,12 @@ class Shard:
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         """Raise DataError if an offset or a token id is impossible."""
-        sizes = src_vocab_size, tgt_vocab_size
-        for (ids, offsets), size in zip(self._sides, sizes, strict=True):
+        for (ids, offsets), size in zip(self._sides, (src_vocab_size, tgt_vocab_size), strict=True):
             ascending = bool((offsets[:-1] <= offsets[1:]).all())
             if not ascending or offsets[0] != 0 or offsets[-1] != len(ids):
                 raise DataError(f"{self.path}: its offsets are damaged; {_AGAIN}")
             if len(ids) and int(ids.max()) >= size:
                 raise DataError(f"{self.path}: a token is not in the vocabulary; {_AGAIN}")
-
-    def _view(self, ids: Ids, offsets: npt.NDArray[Any], index: int) -> Ids:
-        self._check(index)
-        return ids[offsets[index] : offsets[index + 1]]
 
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self):

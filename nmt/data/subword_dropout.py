@@ -23,9 +23,7 @@ class SubwordDropout:
     """Undoes merges of a vocabulary's tokens with probability p."""
 
     def __init__(self, vocabulary: Vocabulary, p: float) -> None:
-        self._left, self._right = (
-            np.array(side) for side in zip(*vocabulary.merges(), strict=True)
-        )
+        self._left, self._right = map(np.array, zip(*vocabulary.merges(), strict=True))
         self._p = p
         # (V,) the probability that no merge of a token is undone
         self._whole = (1 - p) ** self._count_merges()

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +44,7 @@ class Position:
     index: int = 0  # index of the update in its pool
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """The work of one rank in one update."""
 
     pairs: Indices  # (pairs,) of all ranks
@@ -65,8 +65,7 @@ class Update:
         return sum(batch.padded_tokens for batch in self.batches)
 
 
-@dataclass(frozen=True)
-class BatchPartition:
+class BatchPartition(NamedTuple):
     """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
 
     Batches for a GPU have other groups (see `group_bounds`).

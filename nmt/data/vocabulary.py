@@ -204,8 +204,7 @@ class Vocabulary:
         if not self.begins_lines:
             return self.encode_text(lines)
         first, texts = zip(*map(self.split_tag, lines), strict=True) if lines else ((), ())
-        ids = self.encode_text(texts)
-        return [[*tag, *row] for tag, row in zip(first, ids, strict=True)]
+        return [[*tag, *row] for tag, row in zip(first, self.encode_text(texts), strict=True)]
 
     @property
     def begins_lines(self) -> bool:
@@ -244,10 +243,8 @@ class Vocabulary:
             encode(list(prepared), num_threads=1) if is_many else list(map(encode, prepared))
         )
         if self._others:
-            ids = [
-                self._with_others(line) if UNK_ID in row else row
-                for line, row in zip(prepared, ids, strict=True)
-            ]
+            pairs = zip(prepared, ids, strict=True)
+            ids = [self._with_others(line) if UNK_ID in row else row for line, row in pairs]
         if self.known < len(self.pieces):
             ids = [[id_ if id_ < self.known else UNK_ID for id_ in row] for row in ids]
         return ids
@@ -294,10 +291,9 @@ class Vocabulary:
         """Whether this SentencePiece model joins the other's pieces alike, if ▁ becomes a space."""
         barred = set(other.barred_ids)
         pieces = [["a", piece] for id_, piece in enumerate(other.pieces) if id_ not in barred]
-        mine, theirs = (one._processor.decode_pieces(pieces) for one in (self, other))
-        return [text.replace(_SPACE, " ") for text in mine] == [
-            text.replace(_SPACE, " ") for text in theirs
-        ]
+        joined = (one._processor.decode_pieces(pieces) for one in (self, other))
+        mine, theirs = ([text.replace(_SPACE, " ") for text in texts] for texts in joined)
+        return bool(mine == theirs)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens of a text in SentencePiece's usual form, with `▁` for a space before.
@@ -311,8 +307,7 @@ class Vocabulary:
         tokens = list[str]()
         starts = True
         for piece in pieces:
-            is_text = piece not in self._controls and not _BYTE.fullmatch(piece)
-            if is_text:
+            if piece not in self._controls and not _BYTE.fullmatch(piece):
                 tokens.append(starts * _SPACE + piece.removesuffix(_SPACE))
                 starts = piece.endswith(_SPACE)
             else:  # it has no place for a mark

@@ -91,14 +91,14 @@ def encode_rows(
     """
     if words is None:
         return TokenRows.from_lists(vocabulary.encode(lines), token_bytes=token_bytes)
-    if not vocabulary.begins_lines:
-        rows = words.encode(vocabulary.prepared(lines))
-        return TokenRows.from_bytes(rows, token_bytes=token_bytes)
-    first, texts = zip(*map(vocabulary.split_tag, lines), strict=True) if lines else ((), ())
-    tags = (np.array(ids, ID_TYPES[token_bytes]).tobytes() for ids in first)
-    rows = words.encode(vocabulary.prepared(texts))
-    begun = [tag + row for tag, row in zip(tags, rows, strict=True)]
-    return TokenRows.from_bytes(begun, token_bytes=token_bytes)
+    first: Sequence[tuple[int, ...]] = ()
+    if vocabulary.begins_lines and lines:
+        first, lines = zip(*map(vocabulary.split_tag, lines), strict=True)
+    rows = words.encode(vocabulary.prepared(lines))
+    if first:
+        tags = (np.array(ids, ID_TYPES[token_bytes]).tobytes() for ids in first)
+        rows = [tag + row for tag, row in zip(tags, rows, strict=True)]
+    return TokenRows.from_bytes(rows, token_bytes=token_bytes)
 
 
 def cuts_by_words(vocabulary: Vocabulary) -> bool:

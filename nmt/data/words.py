@@ -134,8 +134,7 @@ def is_stop(text: str, start: int, end: int) -> bool:
     """
     stops = text[start:end]
     if letter := _TYPED_STOPS.get(stops):
-        before = text[max(0, start - 3) : start].rstrip(_QUOTES)[-1:]
-        return letter.match(before) is not None
+        return letter.match(text[max(0, start - 3) : start].rstrip(_QUOTES)[-1:]) is not None
     return stops[-1] not in ";:|\u1361"
 
 

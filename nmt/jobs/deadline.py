@@ -56,8 +56,7 @@ def first_limit(time_limit: str | None, deadline: str | None) -> tuple[float, st
     if time_limit is not None:
         limits.append((parse_time_limit(time_limit), f"--time-limit {time_limit}"))
     if deadline is not None:
-        seconds = seconds_until(deadline, datetime.datetime.now())
-        limits.append((seconds, f"--deadline {deadline}"))
+        limits.append((seconds_until(deadline, datetime.datetime.now()), f"--deadline {deadline}"))
     return min(limits)
 
 

@@ -18,18 +18,18 @@ from nmt.markup.json_catalogues import lacks_plurals
 
 def translate_document(
     source: Path,
-    kind: FileType,
     content: bytes,
     *,
+    kind: FileType,
     encoding: Encoding,
-    pool_units: int,
+    pool_lines: int,
     start: Callable[[], Translators],
 ) -> tuple[bytes, Counts]:
-    """Translate a document, `pool_units` at a time.
+    """Translate a document, `pool_lines` units at a time.
 
     A unit without a translation stays, and so does an ICU message, which has no segments.
 
-    kind: its type; content: its bytes.
+    content: its bytes; kind: its type.
     encoding: of a document that does not say itself which it has.
     start: returns translators, when the document has been read.
     Returns the bytes of the translation, and the counts of its units.
@@ -48,7 +48,7 @@ def translate_document(
     if document.lacks_language:
         console.warning(f"{source}: has no trgLang, which XLIFF 2 needs for targets; add it")
     lines = [Line(unit.line, unit=unit.marked) for unit in document.units]
-    translations, counts, language_pair = translate_whole(lines, pool_units, start, "units")
+    translations, counts, language_pair = translate_whole(lines, pool_lines, start, "units")
     if kind.name == "JSON" and lacks_plurals(
         content.decode(errors="replace"), tgt_lang := language_pair.languages[1]
     ):

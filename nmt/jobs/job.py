@@ -108,9 +108,8 @@ class Job:
                     out.write(written)
                     out.flush()
 
-            chunks: Iterator[bytes | Pause]
             if source is not None and (kind := self._document_type(source)):
-                written, counts = self._translate_document(kind, source, source.read_bytes())
+                written, counts = self._translate_content(kind, source, source.read_bytes())
                 write(b"", written, counts)
                 self._warn(counts, source, "unit")
                 return counts
@@ -145,9 +144,8 @@ class Job:
                     f"{len(documents):,} of {len(files):,} files are documents, such as "
                     f"{documents[0]}, which need the model file instead of its export"
                 )
-        left, held = files, list[tuple[Path, Path]]()
+        left, held = files, dict[tuple[Path, Path], HeldOff]()
         while left:
-            reasons: list[HeldOff] = []
             for source, output in left:
                 try:
                     with self.around(output):
@@ -155,8 +153,7 @@ class Job:
                 except HeldOff as error:
                     if len(files) == 1 or self._is_starting:
                         raise
-                    held.append((source, output))
-                    reasons.append(error)
+                    held[source, output] = error
                 except Exception as error:
                     ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel)
                     if len(files) == 1 or ends_all or self._is_starting:
@@ -164,10 +161,10 @@ class Job:
                     console.error(_of_file(source, error))
                     failed += 1
             if len(held) == len(left):
-                for reason in reasons:
+                for reason in held.values():
                     console.warning(str(reason))
                 break
-            left, held = held, []
+            left, held = list(held), {}
         if edited := sum(counts.edited for counts in done):
             console.notice(
                 f"left {console.counted(edited, 'output', 'outputs')} alone, changed or written by "
@@ -186,11 +183,10 @@ class Job:
         if self.columns:
             identity = self._identity | {"columns": [*self.columns]}
             content = b"".join(self._chunks(source))
-            return self._translate_whole(source, output, identity, content, self._translate_table)
+            return self._translate_whole(source, output, identity, content, None)
         if kind := self._document_type(source):
             identity, content = self._identity | {"markup": kind.markup}, source.read_bytes()
-            translate = partial(self._translate_document, kind)
-            return self._translate_whole(source, output, identity, content, translate)
+            return self._translate_whole(source, output, identity, content, kind)
         with Journal(output) as journal:
             if not self.options.overwrite and journal.is_edited():
                 return _left(source, output)
@@ -215,15 +211,10 @@ class Job:
                     console.notice(f"{output}: started elsewhere: {error}; starting again")
                     rest = journal.begin_again(lambda: self._chunks(source))
                     counts = Counts()
-            journal.kernel = self.translators(journal.kernel).kernel
+            kernel = journal.kernel = self.translators(journal.kernel).kernel
+            before = self._before(source, counts.lines)
             self._translate(
-                rest,
-                str(source),
-                counts,
-                journal.add,
-                total=total,
-                kernel=journal.kernel,
-                before=self._before(source, counts.lines),
+                rest, str(source), counts, journal.add, total=total, kernel=kernel, before=before
             )
             journal.finish()
         return counts
@@ -244,7 +235,7 @@ class Job:
         output: Path,
         identity: dict[str, Any],
         content: bytes,
-        translate: Callable[[Path, bytes], tuple[bytes, Counts]],
+        kind: FileType | None,
     ) -> Counts:
         """Translate a document or table as a whole: a killed job begins it again."""
         with Journal(output) as journal:
@@ -253,7 +244,7 @@ class Job:
             if journal.begin(identity, lambda: iter([content])) is None:
                 console.notice(f"{output}: already translated")
             elif not journal.progress.input_bytes:  # else only the last renaming is missing
-                written, counts = translate(source, content)
+                written, counts = self._translate_content(kind, source, content)
                 journal.kernel = self.translators().kernel
                 journal.add(content, written, counts)
             counts = journal.progress.counts
@@ -263,30 +254,20 @@ class Job:
         self._warn(counts, source, "paragraph" if self.columns else "unit")
         return counts
 
-    def _translate_document(
-        self, kind: FileType, source: Path, content: bytes
+    def _translate_content(
+        self, kind: FileType | None, source: Path, content: bytes
     ) -> tuple[bytes, Counts]:
-        from nmt.jobs.document_job import translate_document  # compiles the patterns of documents
+        """Translate a document of a type; None: a table."""
+        translate: Callable[..., tuple[bytes, Counts]]
+        if kind is None:
+            assert self.columns is not None
+            translate = partial(translate_table, columns=self.columns)
+        else:
+            from nmt.jobs.document_job import translate_document  # compiles patterns of documents
 
-        return translate_document(
-            source,
-            kind,
-            content,
-            encoding=self.encoding,
-            pool_units=self.options.pool_lines,
-            start=self.translators,
-        )
-
-    def _translate_table(self, source: Path, content: bytes) -> tuple[bytes, Counts]:
-        assert self.columns is not None
-        return translate_table(
-            source,
-            content,
-            self.columns,
-            encoding=self.encoding,
-            pool_lines=self.options.pool_lines,
-            start=self.translators,
-        )
+            translate = partial(translate_document, kind=kind)
+        lines, start = self.options.pool_lines, self.translators
+        return translate(source, content, encoding=self.encoding, pool_lines=lines, start=start)
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -307,14 +288,9 @@ class Job:
         self, counts: Counts, name: Path | str, unit: str = "line", *, too_long: str = _TOO_LONG
     ) -> None:
         """Warn about what was not as it should be, and tell the quality if that is asked for."""
-        calibration = self.config.calibration
-        counts.warn(
-            str(name),
-            unit,
-            encoding="" if unit == "unit" else self.encoding.name,
-            too_long=too_long,
-            calibrated=calibration.lines if calibration else 0,
-        )
+        encoding = "" if unit == "unit" else self.encoding.name
+        lines = self.config.calibration.lines if self.config.calibration else 0
+        counts.warn(str(name), unit, encoding=encoding, too_long=too_long, calibrated=lines)
 
     def _before(self, source: Path, line: int) -> Sequence[str]:
         """Return the lines of a file before this one, from 0, as far as they may be context."""
@@ -365,8 +341,7 @@ class Job:
             )
         limit = translators.translator.language_pair.max_src_tokens
         whose = "sentences of " if self.config.split else ""
-        too_long = f"{whose}more than {limit} tokens"
-        self._warn(counts, name, too_long=too_long)
+        self._warn(counts, name, too_long=f"{whose}more than {limit} tokens")
         if self.options.attention is not None:
             if first:
                 picture = translators.translator.draw_attention(

@@ -274,11 +274,8 @@ class Journal:
             self._put_in_place(self.output)
             return True
         for path in (self._partial, self._compressed):
-            if (
-                path.is_file()
-                and not path.is_symlink()
-                and sha256_file(path) == self.progress.file_sha256
-            ):
+            is_ours = path.is_file() and not path.is_symlink()
+            if is_ours and sha256_file(path) == self.progress.file_sha256:
                 self._put_in_place(path)
                 return True
         return False

@@ -10,8 +10,8 @@ import math
 import select
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from dataclasses import KW_ONLY, dataclass, field
+from typing import BinaryIO, NamedTuple
 
 from nmt.data.corpus import Encoding, TextStream
 from nmt.errors import DataError
@@ -25,8 +25,7 @@ _PATIENCE = 0.05  # seconds without input after which a pool is complete
 _LONGEST_WAIT = 0.5  # seconds that a pool's first line waits while others keep coming
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     text: str  # without its end
     prefix: str = ""  # its translation must begin with it
     end: bytes = b"\n"  # or b"\r\n", or b"" for a last line without one
@@ -36,36 +35,23 @@ class Line:
     unit: MarkedLines | None = None  # its markup, if it is of a document, as are all in its pool
 
 
+@dataclass
 class LineReader:
     """Reads pools of lines from a stream of bytes. If the stream pauses, the pool is complete."""
 
-    def __init__(
-        self,
-        chunks: Iterator[bytes | Pause],
-        *,
-        name: str,
-        encoding: Encoding,
-        strict: bool = False,
-        prefixes: bool = False,
-        lines_read: int = 0,
-        before: Before | None = None,
-    ) -> None:
-        """Set up reading.
-
-        chunks: bytes of the text, cut anywhere, and a pause if the next may take long. They are in
-            UTF-8 if the lines of `encoding` do not end at byte 10.
-        strict: raise DataError at the first invalid line.
-        prefixes: whether a line's text after its first tab is the prefix of its translation.
-        before: the last of them, if lines need context.
-        """
-        self.encoding = encoding
-        self.name = name
-        self.strict = strict
-        self.prefixes = prefixes
-        self.lines_read = lines_read
-        self._before = before or Before(0)
-        self._chunks = chunks
-        self._rest: list[bytes] = []  # beginning of an incomplete line
+    chunks: Iterator[bytes | Pause]
+    """Bytes of the text, cut anywhere, and a pause if the next may take long. They are in UTF-8 if
+    the lines of `encoding` do not end at byte 10."""
+    _: KW_ONLY
+    name: str
+    encoding: Encoding
+    strict: bool = False  # DataError at the first invalid line
+    prefixes: bool = False
+    """Whether a line's text after its first tab is the prefix of its translation."""
+    lines_read: int = 0
+    before: Before = field(default_factory=lambda: Before(0))
+    """The last lines before these, if lines need context."""
+    _rest: list[bytes] = field(default_factory=list, init=False)  # beginning of an incomplete line
 
     def pools(
         self, max_lines: int, max_bytes: Callable[[], float] = lambda: math.inf
@@ -76,7 +62,7 @@ class LineReader:
         """
         pool: list[Line] = []
         begun, size, limit = 0.0, 0, 0.0
-        for chunk in self._chunks:
+        for chunk in self.chunks:
             for line in () if isinstance(chunk, Pause) else self._lines_of(chunk):
                 if not pool:
                     begun, size, limit = time.monotonic(), 0, max_bytes()
@@ -85,8 +71,7 @@ class LineReader:
                 if len(pool) == max_lines or size > limit:
                     yield pool
                     pool = []
-            is_due = isinstance(chunk, Pause) or time.monotonic() - begun >= _LONGEST_WAIT
-            if pool and is_due:
+            if pool and (isinstance(chunk, Pause) or time.monotonic() - begun >= _LONGEST_WAIT):
                 yield pool
                 pool = []
             if isinstance(chunk, Pause):
@@ -118,7 +103,7 @@ class LineReader:
             text = self._repaired(content)
         if self.prefixes:
             text, _, prefix = text.partition("\t")
-        return Line(text, prefix, end, content + end, is_valid, self._before.take(text))
+        return Line(text, prefix, end, content + end, is_valid, self.before.take(text))
 
     def _repaired(self, content: bytes) -> str:
         """Return an invalid line's text, with U+FFFD for invalid bytes; DataError if strict."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from nmt import console
 from nmt.errors import DataError, MissingKernel, UsageError
@@ -49,21 +49,15 @@ _MOST_GPUS = 64  # in any machine
 _FEWEST_LINES = 16
 
 
+@dataclass
 class Translators:
     """Translators of one model, in this process or in worker processes. A context manager."""
 
-    def __init__(
-        self,
-        translator: Translator | Callable[[], Translator],
-        count: int,
-        workers: Workers[Pool, Translations] | RayWorkers[Pool, Translations] | None = None,
-        kernel: str | None = None,
-    ):
-        """Take this process's translator, or what loads it, and workers if there are several."""
-        self._translator = translator
-        self.count = count
-        self.kernel = kernel  # for matrix products; None for an export
-        self._workers = workers
+    loaded: Translator | Callable[[], Translator]
+    """This process's translator, or what loads it."""
+    count: int
+    workers: Workers[Pool, Translations] | RayWorkers[Pool, Translations] | None = None
+    kernel: str | None = None  # for matrix products; None for an export
 
     @classmethod
     def start(
@@ -97,7 +91,7 @@ class Translators:
             on_gpu = _OnGpu(partial(_load_same, config, config.identity(), batch_tokens))
             processes = Workers(on_gpu, count, on_death=on_gpu.halve_batch)
             # This process needs one only for pictures of attention and the like: then on the CPU.
-            load_here = partial(_load, replace(config, precision="fp32"))
+            load_here = partial(_load, replace(config, precision="fp32"), _Machine())
             return cls(load_here, count, processes, _GPU_KERNEL)
         keep_freed_memory()
         # Threads started in this process would be missing in its forks.
@@ -129,7 +123,8 @@ class Translators:
         here: Translator | Callable[[], Translator]
         if is_on_gpu:
             _check_kernel_of_gpu(kernel)
-            kernel, here = _GPU_KERNEL, partial(_load, replace(config, precision="fp32"))
+            kernel = _GPU_KERNEL
+            here = partial(_load, replace(config, precision="fp32"), _Machine())
             machine = _Machine("cuda", batch_tokens, threads=threads)
         else:
             here = _load(config, _Machine("cpu", batch_tokens, kernel))
@@ -141,16 +136,16 @@ class Translators:
 
     @property
     def translator(self) -> Translator:
-        if not isinstance(self._translator, Translator):
-            self._translator = self._translator()
-        return self._translator
+        if not isinstance(self.loaded, Translator):
+            self.loaded = self.loaded()
+        return self.loaded
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        if self._workers is not None:
-            self._workers.__exit__(*failure)
+        if self.workers is not None:
+            self.workers.__exit__(*failure)
 
     def translate(
         self, pools: Iterable[Pool | Pause], on_progress: Callable[[int], object]
@@ -160,13 +155,13 @@ class Translators:
         Workers start a pool while others finish the one before. `on_progress` is called with the
         number of lines or segments just done.
         """
-        if self._workers is None:
+        if self.workers is None:
             for pool in pools:
                 if not isinstance(pool, Pause):
                     yield _translate(self.translator, pool, on_progress)
             return
         open_pools = deque[_OpenPool]()
-        for lines, translations in self._workers.map(self._shares(pools, open_pools)):
+        for lines, translations in self.workers.map(self._shares(pools, open_pools)):
             on_progress(len(lines))
             shares, of_pool = open_pools[0]
             for line, translation in zip(shares.popleft(), translations, strict=True):
@@ -268,8 +263,7 @@ class _OnRay:
         return self.config.moved(copies)
 
 
-@dataclass(frozen=True)
-class _Machine:
+class _Machine(NamedTuple):
     """On what a process translates, and how."""
 
     device: torch.device | str = "cpu"
@@ -285,17 +279,15 @@ def _loaded(config: TranslationConfig, machine: _Machine) -> Callable[[Pool], Tr
     return partial(_translate, _load(config, machine))
 
 
-def _load(
-    config: TranslationConfig, machine: _Machine = _Machine(), *, workers: int = 1
-) -> Translator:
+def _load(config: TranslationConfig, machine: _Machine, *, workers: int = 1) -> Translator:
     """Load a model, or an export, which has workers and threads of its own."""
-    device, batch_tokens = machine.device, machine.batch_tokens
+    device, batch_tokens, kernel, threads = machine
     if config.is_export:
         engine, language_pair = load_export(
             config,
             device=str(device),
             workers=workers,
-            threads=machine.threads,
+            threads=threads,
             batch_tokens=batch_tokens,
             with_scores=config.form != "text",
         )
@@ -303,11 +295,7 @@ def _load(
         from nmt.translate.load_model import load
 
         engine, language_pair = load(
-            config,
-            device=device,
-            batch_tokens=batch_tokens,
-            kernel=machine.kernel,
-            threads=machine.threads,
+            config, device=device, batch_tokens=batch_tokens, kernel=kernel, threads=threads
         )
         use_tf32(engine.device, "fp32")  # which cuDNN's default is not
     return Translator(engine, language_pair, config)
@@ -354,10 +342,9 @@ def _warn_of_death() -> None:
 def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
 ) -> Translations:
-    lines, prefixes = [line.text for line in pool], [line.prefix for line in pool]
     return translator.translate(
-        lines,
-        prefixes,
+        [line.text for line in pool],
+        [line.prefix for line in pool],
         contexts=[line.context for line in pool],
         on_progress=on_progress,
         units=[line.unit for line in pool if line.unit is not None],

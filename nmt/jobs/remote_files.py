@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from nmt.errors import UsageError
 from nmt.jobs.journal import journal_of
@@ -50,8 +49,7 @@ def local_inputs(inputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(names)
 
 
-@dataclass(frozen=True)
-class RemoteOutput:
+class RemoteOutput(NamedTuple):
     """The output of a job: a file at a URL, or files below one."""
 
     url: str

@@ -57,15 +57,8 @@ def translate_table(
     """
     from nmt.tables.other_column import open_column  # loads NumPy, which lines do not need
 
-    request = FileRequest(
-        str(source),
-        str(source),
-        source,
-        2 * columns[:1],
-        ("und", "und"),
-        encoding,
-        is_one_side=True,
-    )
+    name, column = str(source), 2 * columns[:1]
+    request = FileRequest(name, name, source, column, ("und", "und"), encoding, is_one_side=True)
     texts, write = open_column(request, content, columns[1])
     documents = [kind.name for text in texts if (kind := _document_in(text))]
     if documents:

@@ -30,13 +30,11 @@ def converse(translator: Translator) -> Counts:
             typed = input("> ")
         except (EOFError, KeyboardInterrupt):
             console.print_row()
-            untold = Counts(decomposed=counts.decomposed, messages=counts.messages)
-            untold.warn("the input")
+            Counts(decomposed=counts.decomposed, messages=counts.messages).warn("the input")
             return counts
         source, _, prefix = typed.partition("\t") if config.prefixes else (typed, "", "")
         started = time.monotonic()
-        context = before.take(source)
-        (translation,) = translator.translate([source], [prefix], contexts=[context])
+        (translation,) = translator.translate([source], [prefix], contexts=[before.take(source)])
         counts.seconds += time.monotonic() - started
         answer = RENDERS[config.form](counts.lines, translation)
         print(*answer, sep="\n", flush=True)  # noqa: T201 - text as it is, as in a pipe

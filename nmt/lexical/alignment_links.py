@@ -82,12 +82,9 @@ class TokenLinker:
         Returns (comparisons,), pair by pair; in each, all of the first target token, then the
         second.
         """
-        counts = np.repeat(src.lengths.astype(np.int64), tgt.lengths)  # of each target token
-        begins = np.cumsum(counts) - counts
-        starts = np.repeat(np.cumsum(src.lengths) - src.lengths, tgt.lengths)
-        places = np.repeat(starts - begins, counts) + np.arange(int(counts.sum()))
-        keys = src.ids.astype(np.int64)[places] * self.tgt_vocab_size
-        keys += np.repeat(tgt.ids.astype(np.int64), counts)
+        facing = src.take(_places(tgt)[0])  # the source of each target token
+        keys = facing.ids.astype(np.int64) * self.tgt_vocab_size
+        keys += np.repeat(tgt.ids.astype(np.int64), facing.lengths)
         entries: NDArray[np.int64] = np.searchsorted(self.keys, keys)
         entries[entries == len(self.keys)] = -1  # the last key, which is another, too
         entries[self.keys[entries] != keys] = -1
@@ -122,8 +119,7 @@ def _candidates(
     # (position + 1/2) / length on both sides, times both lengths and 2: whole numbers are exact.
     distances = np.abs((2 * places + 1) * sizes[each] - ((2 * positions + 1) * counts)[each])
     distances[scores < best[each]] = np.iinfo(np.int64).max
-    nearest = np.minimum.reduceat(distances, begins)
-    places[distances > nearest[each]] = len(each)
+    places[distances > np.minimum.reduceat(distances, begins)[each]] = len(each)
     nearest_places = np.minimum.reduceat(places, begins)  # of two as near, the first
     return np.where(best > 0, nearest_places, NO_LINK)
 

@@ -16,16 +16,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from nmt.data.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(NamedTuple):
     """The words of a term in a line, and the translation that they are to have."""
 
     start: int  # characters of the line
@@ -33,8 +31,7 @@ class Annotation:
     target: str
 
 
-@dataclass(frozen=True)
-class AnnotatedIds:
+class AnnotatedIds(NamedTuple):
     """The ids of a source with its annotations."""
 
     ids: list[int]
@@ -74,11 +71,8 @@ def annotate(
     targets = vocabulary.encode_text([term.target for term in terms])
     for number, (term, target) in enumerate(zip(terms, targets, strict=True)):
         first = bisect_right(ends, term.start)
-        inside = [
-            index
-            for index in range(first, bisect_left(starts, term.end, first))
-            if starts[index] < ends[index]
-        ]
+        last = bisect_left(starts, term.end, first)
+        inside = [index for index in range(first, last) if starts[index] < ends[index]]
         is_whole = (
             inside and offsets[inside[0]][0] <= term.start and offsets[inside[-1]][1] >= term.end
         )

@@ -7,8 +7,7 @@ context. Expectation maximisation learns the probabilities t(target | source).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,7 @@ _MOST_LINKS = 100_000_000  # a link is a source and a target token of one pair: 
 _CHUNK = 500_000  # links processed at a time: each takes 100 bytes meanwhile
 
 
-@dataclass(frozen=True)
-class Lexicon:
+class Lexicon(NamedTuple):
     """t(target | source) of tokens that occur in the same pair, sorted by source token."""
 
     sources: Integers  # (entries,)
@@ -101,16 +99,11 @@ def learn_from_rows(
         expected = np.zeros_like(probs)
         for entries, begins in links:
             np.add.at(expected, entries, _shares(probs[entries], begins))
-        sums = np.bincount(of_source, expected, src_vocab_size + 1)
-        probs = expected / sums[of_source]
+        probs = expected / np.bincount(of_source, expected, src_vocab_size + 1)[of_source]
         tell(1)
     real = of_source < src_vocab_size
-    return Lexicon(
-        of_source[real],
-        all_keys[real] % tgt_vocab_size,
-        probs[real],
-        np.bincount(tgt.ids, minlength=tgt_vocab_size),
-    )
+    counts = np.bincount(tgt.ids, minlength=tgt_vocab_size)
+    return Lexicon(of_source[real], all_keys[real] % tgt_vocab_size, probs[real], counts)
 
 
 def _links(pairs: PairDataset) -> int:

@@ -7,10 +7,10 @@ and a word that it does not know is its own. So are all words of a language that
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from nmt.data.composition import compose
 from nmt.data.languages import primary_language
@@ -63,8 +63,7 @@ def _code(lang: str) -> str:
     return _CODES.get(primary, primary)
 
 
-@dataclass(frozen=True)
-class LineForms:
+class LineForms(NamedTuple):
     """The lemmas of a line's words, in lower case, to look for terms in any form."""
 
     lang: str
@@ -82,8 +81,7 @@ class LineForms:
         return any(self.lemmas[start : start + len(words)] == words for start in starts)
 
 
-@dataclass(frozen=True)
-class TermUse:
+class TermUse(NamedTuple):
     """A term of a line, and whether the translation has it."""
 
     source: str  # as the file has it

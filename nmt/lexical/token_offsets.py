@@ -56,10 +56,8 @@ def _equivalent_places(text: str, other: str) -> Sequence[int]:
         return ()
     furthest = [0, *accumulate((index + 1 for _, index in parts), max)]
     sizes = Counter(index for _, index in other_parts)
-    return [
-        furthest[size]
-        for size in accumulate((sizes[index] for index in range(len(other))), initial=0)
-    ]
+    places = accumulate((sizes[index] for index in range(len(other))), initial=0)
+    return [furthest[size] for size in places]
 
 
 def _decomposed(text: str) -> list[tuple[str, int]]:

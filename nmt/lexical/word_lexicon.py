@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ makes learning some four times as fast."""
 Span = tuple[int, int]  # where a word begins and ends in its line
 
 
-@dataclass(frozen=True)
-class WordLexicon:
+class WordLexicon(NamedTuple):
     """Words with the translations that are likely in both directions."""
 
     src_keys: Mapping[str, str]  # the lemma, in lower case, of each known word
@@ -44,7 +43,7 @@ class WordLexicon:
         return cls(**json.loads(content))
 
     def write(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self._asdict())
 
     @property
     def entries(self) -> int:
@@ -63,10 +62,8 @@ class WordLexicon:
         chosen: dict[str, str] = {}
         for src_key in src_places:
             known = self.scores.get(src_key, {})
-            score, tgt_key = max(
-                ((known[tgt_key], tgt_key) for tgt_key in tgt_places if tgt_key in known),
-                default=(0.0, ""),
-            )
+            candidates = ((known[tgt_key], tgt_key) for tgt_key in tgt_places if tgt_key in known)
+            score, tgt_key = max(candidates, default=(0.0, ""))
             if score > best.get(tgt_key, (0.0, ""))[0]:
                 best[tgt_key] = score, src_key
                 chosen[src_key] = tgt_key
@@ -137,12 +134,7 @@ def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], 
 def _likely(lexicon: Lexicon) -> Iterable[tuple[int, int, float]]:
     """Yield source, target and probability of what is likely."""
     chosen = np.flatnonzero(lexicon.probs >= _LEAST_PROBABILITY)
-    return zip(
-        lexicon.sources[chosen].tolist(),
-        lexicon.targets[chosen].tolist(),
-        lexicon.probs[chosen].tolist(),
-        strict=True,
-    )
+    return zip(*(column[chosen].tolist() for column in lexicon[:3]), strict=True)
 
 
 def _occurrences(line: str, key_of: Callable[[str], str | None]) -> dict[str, list[Span]]:

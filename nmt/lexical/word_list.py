@@ -14,8 +14,7 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.data.words import is_letter, is_wide, unit_pattern
 from nmt.lexical.token_offsets import WORD_START
@@ -27,16 +26,14 @@ _OPENING = ("(", "、", '"')  # a word may follow without a space
 _CLOSING = (".", ",", ")")  # and may stand behind it
 
 
-@dataclass(frozen=True)
-class ListedWord:
+class ListedWord(NamedTuple):
     """A word or phrase of a list, and how it may be translated."""
 
     source: str
     targets: tuple[str, ...] = ()  # the preferred one first
 
 
-@dataclass(frozen=True)
-class FoundWord:
+class FoundWord(NamedTuple):
     start: int  # in characters
     end: int
     word: ListedWord
@@ -59,8 +56,7 @@ class WordList:
             by_key[key] = ListedWord(known.source, tuple(targets))
             sizes.setdefault(units[0], set()).add(len(units))
         self._by_key = by_key
-        # How many units the words have that begin with a unit, most first.
-        self._sizes = {unit: sorted(counts, reverse=True) for unit, counts in sizes.items()}
+        self._sizes = sizes  # how many units the words have that begin with a unit
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -80,9 +76,8 @@ class WordList:
             word, size = self._longest(units, folded, spans, position)
             if word is not None:
                 start, end = spans[position][0], spans[position + size - 1][1]
-                touched = protected[
-                    bisect_right(protected_ends, start) : bisect_right(protected_ends, end) + 1
-                ]
+                near, far = (bisect_right(protected_ends, place) for place in (start, end))
+                touched = protected[near : far + 1]
                 if all(
                     first >= end or (start <= first and last <= end and last - first < end - start)
                     for first, last in touched
@@ -95,11 +90,8 @@ class WordList:
         self, units: list[str], folded: list[str], spans: list[tuple[int, int]], position: int
     ) -> tuple[ListedWord | None, int]:
         """Return the longest word that begins with a unit of a line, and how many units it has."""
-        exact, any_case = (
-            self._sizes.get(units[position], ()),
-            self._sizes.get(folded[position], ()),
-        )
-        for size in sorted({*exact, *any_case}, reverse=True) if exact or any_case else ():
+        sizes = {*self._sizes.get(units[position], ()), *self._sizes.get(folded[position], ())}
+        for size in sorted(sizes, reverse=True):
             part = slice(position, position + size)
             if position + size <= len(units):
                 key = _key(units[part], spans[part])
@@ -193,6 +185,5 @@ def forms_before_sign(vocabulary: Vocabulary, text: str) -> Iterator[tuple[int, 
         return
     for sign in _CLOSING:
         ids = vocabulary.encode_text([text + sign])[0]
-        tokens = vocabulary.tokens(ids)
-        if tokens[-1] == sign:
+        if vocabulary.tokens(ids)[-1] == sign:
             yield tuple(ids[:-1])

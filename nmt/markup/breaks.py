@@ -12,8 +12,8 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from nmt.markup.kept_pieces import find_message
 from nmt.markup.line_ends import BULLET, LIST_MARK, NO_TEXT, line_breaks, put_line_ends_back
@@ -108,8 +108,7 @@ def _shown(tokens: Sequence[Token]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedLines:
+class MarkedLines(NamedTuple):
     """Markup with its tags taken out, line by line."""
 
     lines: list[Marked]
@@ -168,23 +167,19 @@ class MarkedLines:
         return LINE_END.join(line.text for line in self.lines)
 
     @property
-    def starts(self) -> list[int]:
-        """Where each line begins in the text."""
-        return _starts([line.text for line in self.lines])
-
-    @property
     def protected(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
+        starts = _starts([line.text for line in self.lines])
         return [
             (index + start, index + end)
-            for index, line in zip(self.starts, self.lines, strict=True)
+            for index, line in zip(starts, self.lines, strict=True)
             for start, end in line.protected
         ]
 
     def restore(self, translation: str, links: Sequence[Link], weaker: Sequence[Link]) -> str:
         """Return a translation of so many lines, with the tags; see `tag_writer.restore`."""
         texts = translation.split(LINE_END)
-        starts = self.starts, _starts(texts)
+        starts = _starts([line.text for line in self.lines]), _starts(texts)
         found, found_weaker = (_by_line(some, *starts) for some in (links, weaker))
         restored = [self.between[0]]
         for number, (line, text) in enumerate(zip(self.lines, texts, strict=True)):
@@ -192,8 +187,7 @@ class MarkedLines:
             if line.has_words and ("\n" in line.raw or "\r" in line.raw):
                 shown = [_shown(elements(each, self.form)) for each in (markup, line.raw)]
                 markup = put_line_ends_back(markup, *shown)
-            restored.append(markup)
-            restored.append(self.between[number + 1])
+            restored += [markup, self.between[number + 1]]
         return "".join(restored)
 
 
@@ -210,6 +204,7 @@ def _sections(markup: str, form: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _starts(lines: Sequence[str]) -> list[int]:
+    """Return where each line begins in the text of all."""
     return [0, *accumulate(len(line) + len(LINE_END) for line in lines[:-1])]
 
 

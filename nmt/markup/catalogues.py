@@ -16,7 +16,6 @@ from __future__ import annotations
 import gettext
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -97,7 +96,7 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
             unit = None if is_code else message_unit(source, languages, write)
             if unit is not None:
                 yield catalogue[last:start]
-                yield replace(without_mnemonic(unit), otherwise=catalogue[start:end])
+                yield without_mnemonic(unit)._replace(otherwise=catalogue[start:end])
                 last = end
         elif keyword == "msgstr":
             form_for_one, is_only_for_one = _form_for_one(path, text)
@@ -219,9 +218,9 @@ def message_unit(source: str, languages: Sequence[str], write: Callable[[str], s
     """
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
+        written = as_html(text, brackets_are_text=brackets_are_text)
         line = _INDENTATION_OR_CONTROL.sub(
-            lambda found: found["indentation"] or f"<!--{found[0]}-->",
-            as_html(text, brackets_are_text=brackets_are_text),
+            lambda found: found["indentation"] or f"<!--{found[0]}-->", written
         )
         marked = MarkedLines.of(_OF_A_DATE.sub("", line), "html")
         if marked.has_words:

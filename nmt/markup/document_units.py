@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nmt.data.composition import compose
@@ -32,8 +31,7 @@ _MNEMONIC = re.compile(
 _LETTER = re.compile(rf"{_NOT_TEXT}|&amp;|(?P<letter>[^\W\d_])")
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """A part of a document that is translated."""
 
     marked: MarkedLines
@@ -127,7 +125,7 @@ def without_mnemonic(unit: Unit) -> Unit:
 
     start, end = mnemonic.span(0 if mnemonic["apart"] else "mark")
     marked = MarkedLines.of(line[:start] + line[end:], unit.marked.form, line)
-    return replace(unit, marked=marked, spell=spell)
+    return unit._replace(marked=marked, spell=spell)
 
 
 def _is_mnemonic(found: re.Match[str], *, begins_large: bool) -> bool:

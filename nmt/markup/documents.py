@@ -16,7 +16,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,8 +70,7 @@ class Written(NamedTuple):
     changed: list[str]  # what may be placeholders, and was lost
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A document, cut into units and what stays."""
 
     path: Path
@@ -138,11 +136,9 @@ class Document:
                 lost = may_be_placeholders(part.line) - may_be_placeholders(translation)
                 changed += list(lost)[:1]
         text = "".join(written)
-        has_references = self.type.name in ("HTML", "XLIFF")
+        errors = "xmlcharrefreplace" if self.type.name in ("HTML", "XLIFF") else "strict"
         try:
-            encoded = text.encode(
-                self.encoding, "xmlcharrefreplace" if has_references else "strict"
-            )
+            encoded = text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
             raise DataError(
                 f"{self.path}: {self.encoding} has no {text[error.start]!r}, which is in the "

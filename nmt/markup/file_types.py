@@ -10,9 +10,9 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, read_chunks
@@ -38,8 +38,7 @@ _PROLOG = (
 )
 
 
-@dataclass(frozen=True)
-class FileType:
+class FileType(NamedTuple):
     """A type of files that have more in them than lines of text."""
 
     name: str

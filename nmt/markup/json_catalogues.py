@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +64,8 @@ def _checked_values(path: Path, text: str) -> list[Value]:
 
 def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
     """Yield what stays and what is translated; DataError if it is damaged, or is no catalogue."""
-    values = _checked_values(path, text)
     last = 0
-    for value in values:
+    for value in _checked_values(path, text):
         if not value.content or _NO_TEXT.fullmatch(value.content):
             continue
         raw = text[value.start : value.end]
@@ -75,7 +73,8 @@ def json_parts(path: Path, text: str) -> Iterator[str | Unit]:
         if unit is not None:
             yield text[last : value.start]
             has_sign = "&" in value.content  # `_` is none in programs of the web
-            yield replace(without_mnemonic(unit) if has_sign else unit, otherwise=raw)
+            unit = without_mnemonic(unit) if has_sign else unit
+            yield unit._replace(otherwise=raw)
             last = value.end
     yield text[last:]
 

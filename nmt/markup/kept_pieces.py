@@ -90,8 +90,5 @@ def may_be_placeholders(text: str) -> Counter[str]:
     """Count what may be a placeholder, or only text, such as `!link` and `user_name`."""
     found = _LIKE_PLACEHOLDER.findall(text)
     is_numbered = "%1" in found  # else %10 is a percentage in Turkish
-    return Counter(
-        each
-        for each in found
-        if not piece_pattern().fullmatch(each) and (is_numbered or not _PERCENTAGE.fullmatch(each))
-    )
+    others = (each for each in found if not piece_pattern().fullmatch(each))
+    return Counter(each for each in others if is_numbered or not _PERCENTAGE.fullmatch(each))

@@ -48,10 +48,8 @@ def line_breaks(shown: str, *, has_layout: bool) -> Iterator[tuple[int, int]]:
     """
     ends = list(_LINE_ENDS.finditer(shown))
     starts = [0, *(end.end() for end in ends)]
-    lines = [
-        shown[start:end]
-        for start, end in zip(starts, [*(end.start() for end in ends), len(shown)], strict=True)
-    ]
+    stops = [*(end.start() for end in ends), len(shown)]
+    lines = [shown[start:stop] for start, stop in zip(starts, stops, strict=True)]
     for start, line in zip(starts, lines, strict=True):
         for gap in _COLUMNS.finditer(line):
             yield start + gap.start(), start + gap.end()
@@ -117,9 +115,8 @@ def put_line_ends_back(translation: str, shown: str, source_shown: str) -> str:
     wraps = _WRAP.findall(source_shown)
     weights = [len(_plain(line)) for line in _WRAP.split(source_shown)]
     parts = divide(translation, shown, shares(shown, weights)) if wraps else [translation]
-    return "".join(
-        part + wrap for part, wrap in zip(parts, [*wraps[: len(parts) - 1], ""], strict=True)
-    )
+    ends = [*wraps[: len(parts) - 1], ""]
+    return "".join(part + end for part, end in zip(parts, ends, strict=True))
 
 
 def shares(shown: str, weights: Sequence[int]) -> list[float]:

@@ -15,7 +15,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nmt.data.words import MARKS
 from nmt.markup.kept_pieces import piece_pattern
@@ -61,8 +61,7 @@ _TAG = re.compile(
 _DECLARATION = re.compile(r"<![A-Za-z][^<>\[]*(?:\[[^\]]{0,10000}\]\s*)?>|<!\[[^<>]*>")
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A tag, or the text up to the next one."""
 
     kind: str
@@ -126,6 +125,7 @@ def _end_of(closer: str, markup: str, position: int, last: dict[str, int]) -> in
 
 def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) -> Token | None:
     """Return the tag that begins at a `<`, or None if it is text."""
+    is_after_percent = markup[position - 1 : position] == "%"
     for begin, size, closer in (
         ("<!--", 2 if is_html else 4, "-->"),  # <!--> is whole in HTML
         ("<![CDATA[", 9, "]]>"),
@@ -134,9 +134,7 @@ def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) 
         ("<?", 2, ">" if is_html else "?>"),
         ("<%", 2, "%>"),
     ):
-        if markup.startswith(begin, position) and not (
-            begin == "<%" and markup[position - 1 : position] == "%"
-        ):
+        if markup.startswith(begin, position) and not (begin == "<%" and is_after_percent):
             end = _end_of(closer, markup, position + size, last)
             is_cdata = begin == "<![CDATA[" and not is_html
             kind, name = ("text", "cdata") if is_cdata else ("other", "")
@@ -148,9 +146,7 @@ def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) 
     if match is None:
         return None
     name = match["name"] or match["odd"]
-    if markup[position - 1 : position] == "%" and _is_directive(
-        markup, position - 1, name, match.end(), last
-    ):
+    if is_after_percent and _is_directive(markup, position - 1, name, match.end(), last):
         return None
     name = name.lower() if is_html else name.rpartition(":")[2]
     if match[0].startswith("</"):
@@ -212,8 +208,7 @@ def elements(markup: str, form: str) -> list[Token]:
     index = 0
     while index < len(tokens):
         token, last = tokens[index], pairs.get(index)
-        begins = last is not None or token.kind == "open"
-        kind = _stays_whole(token, form) if begins else ""
+        kind = _stays_whole(token, form) if last is not None or token.kind == "open" else ""
         if kind and (last is not None or _is_protected(token)):
             last = _implied_end(tokens, pairs, closes, index) if last is None else last
             raw = "".join(inner.raw for inner in tokens[index : last + 1])
@@ -247,11 +242,10 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
             end_element()
         last = 0
         is_text = token.kind == "text" and token.name != "cdata"
-        found = text_tags(token.raw, form, is_in_stars=in_stars[-1]) if is_text else ()
-        for tag in found:
+        for tag in text_tags(token.raw, form, is_in_stars=in_stars[-1]) if is_text else ():
             if last < tag.start:
                 text = token.raw[last : tag.start]
-                parted.append(replace(token, raw=text, start=token.start + last))
+                parted.append(token._replace(raw=text, start=token.start + last))
             last = tag.end
             within[-1].append(len(parted))
             if tag.name == "**":
@@ -263,16 +257,16 @@ def _with_text_tags(tokens: list[Token], form: str) -> list[Token]:
             raw = token.raw[tag.start : last]
             parted.append(Token(tag.kind, raw, token.start + tag.start, tag.name))
         if last < len(token.raw):
-            parted.append(replace(token, raw=token.raw[last:], start=token.start + last))
+            parted.append(token._replace(raw=token.raw[last:], start=token.start + last))
     while within:
         end_element()
     joined: list[Token] = []
     for number, token in enumerate(parted):
-        token = replace(token, kind=single[number], name="") if number in single else token
+        token = token._replace(kind=single[number], name="") if number in single else token
         is_text = token.kind == "text" and not token.name
         if is_text and joined and joined[-1].kind == "text" and not joined[-1].name:
             before = joined.pop()
-            token = replace(before, raw=before.raw + token.raw)
+            token = before._replace(raw=before.raw + token.raw)
         joined.append(token)
     return joined
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -45,8 +44,7 @@ KINDS = {"source": ("src",), "reference": ("ref", "hyp"), "hypothesis": ("hyp", 
 """What a text is for -> the elements that it may be, the usual one first."""
 
 
-@dataclass(frozen=True)
-class Segments:
+class Segments(NamedTuple):
     """The lines of a test set, or of one version in it."""
 
     lines: list[str]
@@ -92,9 +90,8 @@ class SegmentFile(NamedTuple):
         if self.has_all_sides:
             return read_side(self.path, use, self.whose)
         remedy = "save it as UTF-8, or pass --encoding"
-        lines = decode_lines(
-            read_lines(self.path, encoding), encoding, name=str(self.path), remedy=remedy
-        )
+        raw = read_lines(self.path, encoding)
+        lines = decode_lines(raw, encoding, name=str(self.path), remedy=remedy)
         return read_sgml(str(self.path), "\n".join(lines))
 
 
@@ -161,7 +158,10 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     chosen: a translator or system; None takes the only one.
     DataError if it is not such a file, or the choice is not clear.
     """
-    root = _read_tree(path)
+    builder = TreeBuilder()
+    parser = xml_parser(builder.start, builder.end, builder.data)
+    read_xml(path, parser, read_chunks(path, _BYTES, any_bytes=True), remedy="download it again")
+    root = builder.close()
     if root.tag != "dataset":
         raise DataError(
             f"{path}: not WMT's XML: its first element is <{root.tag}>, expected <dataset> or "
@@ -213,14 +213,6 @@ def _choose(versions: Sequence[_Version], path: Path, use: str, chosen: str | No
         f"{path} has {problem}; say whose text to take, such as {path}:{names[0]}, of "
         f"{', '.join(names)}"
     )
-
-
-def _read_tree(path: Path) -> Element:
-    builder = TreeBuilder()
-    parser = xml_parser(builder.start, builder.end, builder.data)
-    chunks = read_chunks(path, _BYTES, any_bytes=True)
-    read_xml(path, parser, chunks, remedy="download it again")
-    return builder.close()
 
 
 def _sides_of(document: Element) -> Iterator[tuple[_Version, Element]]:

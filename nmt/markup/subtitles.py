@@ -17,10 +17,10 @@ import html
 import re
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.data.words import INVISIBLE, MARKS, ends_with_stop
 from nmt.errors import DataError
@@ -69,8 +69,7 @@ _DATA = re.compile(
 _CLASS = r"(?<=<[cbiuv])\.|(?<=<rt)\.|(?<=<(?:lang|ruby))\."  # of an element of WebVTT
 
 
-@dataclass(frozen=True)
-class _Speech:
+class _Speech(NamedTuple):
     """What one speaker says in a cue."""
 
     start: int  # of what is translated
@@ -91,11 +90,8 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     """
     is_vtt = subtitles.startswith("WEBVTT")
     last = 0
-    speeches = [
-        speech
-        for cue, payload in _cues(path, subtitles, is_vtt=is_vtt)
-        for speech in _speeches(subtitles, cue, payload)
-    ]
+    cues = _cues(path, subtitles, is_vtt=is_vtt)
+    speeches = [speech for cue in cues for speech in _speeches(subtitles, *cue)]
     for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
         marked = MarkedLines.of(_as_html(source, is_vtt=is_vtt), "html")
@@ -149,8 +145,7 @@ def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
         for line in filter(None, _LINE.findall(block[0])):
             goes_on = _TAG.sub("", line.replace("\\h", " ")).lstrip()[:1].islower()
             is_first = position == cue.end() + block.start()
-            is_new = _DASH.match(line) or _names_speaker(line)
-            if is_first or (has_ended and not goes_on) or is_new:
+            if is_first or (has_ended and not goes_on) or _DASH.match(line) or _names_speaker(line):
                 starts.append(position)
                 ends.append(position)
             ends[-1] = position = position + len(line)
@@ -182,8 +177,7 @@ def _speech(
     )
     is_whole = not is_last or _is_whole(said)
     is_begun = opening[0].strip().endswith(tuple("-–—‐♪♫")) or _names_speaker(said)
-    is_continued = is_first and not is_begun
-    return _Speech(start, end, joined, breaks, begins, ends, is_whole, is_continued)
+    return _Speech(start, end, joined, breaks, begins, ends, is_whole, is_first and not is_begun)
 
 
 def _without_closing(said: str) -> str:
@@ -254,7 +248,7 @@ def _spelt(
     pieces = text.split(_CUT)
     text = "".join(pieces).strip()
     shown = _shown(text)
-    lengths = [_length(piece) for piece in pieces]
+    lengths = [len(_TAG.sub("", piece)) for piece in pieces]
     parts = divide(text, shown, list(accumulate(lengths[:-1])))
     weights = [len(speech.text) for speech in group]
     if not _are_alike(lengths, weights):
@@ -271,10 +265,6 @@ def _spelt(
 
 def _shown(text: str) -> str:
     return _TAG.sub(lambda tag: NO_TEXT * len(tag[0]), text)
-
-
-def _length(text: str) -> int:
-    return len(_TAG.sub("", text))
 
 
 def _are_alike(lengths: Sequence[int], weights: Sequence[int]) -> bool:

@@ -121,8 +121,7 @@ class Layout:
 
     def _find_pieces(self) -> None:
         """Set the labels of the pieces that must stay as they are."""
-        nodes = self.marked.root.walk()
-        pieces = [node for node in nodes if node.piece_kind not in ("", STANDING)]
+        pieces = [node for node in self.marked.root.walk() if node.piece_kind not in ("", STANDING)]
         if not pieces:
             return
         taken = self._take_copies(pieces)
@@ -371,9 +370,8 @@ class Layout:
                 if place is not None:
                     return place
         share = (first - units[0]) / (units[1] - units[0])
-        return self._outside(
-            within.first + round(share * (within.end - within.first)), is_after=True
-        )
+        position = within.first + round(share * (within.end - within.first))
+        return self._outside(position, is_after=True)
 
     def _leave_word(self, place: Place, piece: Node, within: Place) -> None:
         """Move the place of a piece out of what is written together, such as `l'eau`."""

@@ -76,8 +76,7 @@ class _Writer:
         if place.first < place.end:
             start, end = target[place.first][0], target[place.end - 1][1]
         else:
-            is_after = place.is_after if place.first else False
-            if is_after:
+            if place.is_after and place.first:
                 start = target[place.first - 1][1]
             else:
                 start = target[place.first][0] if place.first < len(target) else len(self.text)
@@ -121,16 +120,14 @@ class _Writer:
         source = self.layout.marked.text
         touches_previous, touches_next = self.layout.touches(piece)
         has_space = is_new and not source[piece.start - 1 : piece.start].strip()
-        is_beside_sign = self.last.strip() and self.last not in OPENING
-        if not touches_previous and (is_letter(self.last) or (has_space and is_beside_sign)):
+        needs_space = has_space and bool(self.last.strip()) and self.last not in OPENING
+        if not touches_previous and (is_letter(self.last) or needs_space):
             self.out.insert(self.gap, " ")
         self._add_piece(piece.opening, end)
         following = self.text[self.cursor : self.cursor + 1]
         has_space = is_new and not source[piece.end : piece.end + 1].strip()
-        is_beside_sign = following.strip() and following not in CLOSING
-        self.is_apart = not touches_next and (
-            is_letter(following) or bool(has_space and is_beside_sign)
-        )
+        needs_space = has_space and bool(following.strip()) and following not in CLOSING
+        self.is_apart = not touches_next and (is_letter(following) or needs_space)
 
     def _add_piece(self, raw: str, end: int) -> None:
         self.out.append(raw)

@@ -76,10 +76,8 @@ class Marked:
     @property
     def protected(self) -> list[tuple[int, int]]:
         """Where the pieces that must stay as they are begin and end in the text, in order."""
-        nodes = self.root.walk()
-        return [
-            (node.start, node.end) for node in nodes if node.piece_kind and node.start < node.end
-        ]
+        pieces = (node for node in self.root.walk() if node.piece_kind)
+        return [(node.start, node.end) for node in pieces if node.start < node.end]
 
     def take_signs_out(self, is_known: Callable[[str], bool]) -> bool:
         """Take those signs and symbols out of the text that a model does not know.
@@ -238,8 +236,7 @@ class _Parser:
             run += [
                 (character, "" if index else entity[0]) for index, character in enumerate(decoded)
             ]
-            is_sign = decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())
-            if is_sign and is_complete:
+            if (decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())) and is_complete:
                 self.spelling[decoded] = entity[0]
         self._add_run(run + [(character, character) for character in raw[last:]], find_pieces)
 

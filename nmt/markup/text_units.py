@@ -98,10 +98,8 @@ def part_words(
         used.add(word)
         start = source[word[0]][0]
         if _text_of(marked.text, source, word) == text:
-            parted += [
-                ((unit[0] + source[part][0] - start, unit[0] + source[part][1] - start), part)
-                for part in word
-            ]
+            moved = unit[0] - start
+            parted += [((source[n][0] + moved, source[n][1] + moved), n) for n in word]
             continue
         deepest = max(word, key=lambda part: depths[part])
         inside = marked.text[start + 1 : source[deepest][1]]

@@ -176,12 +176,8 @@ class Xliff:
         self._sources.append(content)
         segments, written = _segments(content), _segments(present)
         said = {number for number, span in written.items() if present[slice(*span)].strip()}
-        by_segment = (
-            segments
-            and written
-            and said <= segments.keys()
-            and not _without(present, written).strip()
-        )
+        by_segment = bool(segments and written) and said <= segments.keys()
+        by_segment = by_segment and not _without(present, written).strip()
         kept = self._kept
         if self._is_done(unit, target) or (
             _says_more(present, content, self._content(source)) and not by_segment
@@ -201,8 +197,7 @@ class Xliff:
         closing = f"</{tag}>"
         parts: list[str | Unit] = []
         if segments:
-            own = self._segmented(unit, content, segments, present, written)
-            parts = [opening, *own, closing]
+            parts = [opening, *self._segmented(unit, content, segments, present, written), closing]
         elif filled := _unit(content, opening, closing, self._text(start, end)):
             parts = [filled]
         elif content:
@@ -272,8 +267,7 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
             if has.get("mtype") == "seg":
                 closing = tokens[pairs.get(index, index)]
                 end = closing.start if closing is not token else token.end
-                number = html.unescape(has.get("mid", f"number {len(spans)}"))
-                spans[number] = token.end, end
+                spans[html.unescape(has.get("mid", f"number {len(spans)}"))] = token.end, end
     return spans
 
 

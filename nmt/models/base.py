@@ -8,19 +8,18 @@ of packed sentences.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
 from nmt.config.model_config import AttentionHead
 from nmt.data.batches import Batch, Packed
 from nmt.models.kernels.linear import linear
+from nmt.models.kernels.packed_attention import Recorded
 
 
-@dataclass(frozen=True)
-class AttentionWeights:
+class AttentionWeights(NamedTuple):
     """The attention weights of B pairs, by layer and head.
 
     The weights of a real token sum to 1. At padding, of either side, they are 0. Without
@@ -133,6 +132,12 @@ class TranslationModel(nn.Module, ABC):
         The model is in evaluation mode, its weights packed or not. Row t of a target is that of
         the state which has read bos and the t tokens before, and predicts token t, counted from 0.
         """
+
+    def _weights(self, batch: Batch, attentions: Iterable[nn.Module]) -> list[Tensor]:
+        """Return the weights of some attentions, if `forward` takes what it is to record."""
+        recorded: Recorded = dict.fromkeys(attentions)
+        self(batch, recorded)
+        return [weights for weights in recorded.values() if weights is not None]
 
     @abstractmethod
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:

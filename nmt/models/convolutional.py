@@ -210,10 +210,8 @@ class ConvolutionalDecoderLayer(nn.Module):
         Matrix products take all rows together. Only attention goes state by state.
         """
         rows = [state.active.num_rows for state in states]
-        neighbours = [
-            state.neighbours(number, part)
-            for state, part in zip(states, torch.split(x, rows), strict=True)
-        ]
+        parts = zip(states, torch.split(x, rows), strict=True)
+        neighbours = [state.neighbours(number, part) for state, part in parts]
         h: Tensor = self.convolution(joined(neighbours))  # (N, H)
         queries = torch.split(self.attention.queries(h, g), rows)  # each (N, D)
         attended = []
@@ -308,11 +306,6 @@ class ConvolutionalModel(TranslationModel):
         attention = layers[max(0, len(layers) - 1 - from_top)].attention
         return self._weights(batch, [attention])[0]
 
-    def _weights(self, batch: Batch, attentions: Sequence[nn.Module]) -> list[Tensor]:
-        recorded: Recorded = dict.fromkeys(attentions)
-        self(batch, recorded)
-        return [weights for weights in recorded.values() if weights is not None]
-
     def _encode(self, src: Packed) -> Tensor:
         """Return the keys z and values (z + e) * sqrt(S) of all layers' attention: (m, 2, 1, D).
 
@@ -346,13 +339,11 @@ class ConvolutionalModel(TranslationModel):
         convolutional_states = cast(Sequence[ConvolutionalState], states)
         device = self.output_projection.device
         lengths = np.array([state.length for state in convolutional_states])  # (states,)
-        positions_of_rows = lengths.repeat(
-            [state.active.num_rows for state in convolutional_states]
-        )  # (N,)
+        counts = [state.active.num_rows for state in convolutional_states]
         moves = chain.from_iterable(state.active.moves() for state in convolutional_states)
         # All that the device has to know of this step.
         last_tokens, positions, *on_device = to_device(
-            [tokens.numpy(), positions_of_rows, *moves], device
+            [tokens.numpy(), lengths.repeat(counts), *moves], device
         )
         for number, state in enumerate(convolutional_states):
             state.move(*on_device[2 * number : 2 * number + 2])

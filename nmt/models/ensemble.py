@@ -46,14 +46,9 @@ class Ensemble:
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         """Extend the hypotheses; return the members' last states side by side (N, F)."""
-        own = cast(Sequence[EnsembleState], states)
-        return torch.cat(
-            [
-                member.step([state.members[number] for state in own], tokens)
-                for number, member in enumerate(self.members)
-            ],
-            dim=1,
-        )
+        members = (state.members for state in cast(Sequence[EnsembleState], states))
+        pairs = zip(self.members, zip(*members, strict=True), strict=True)
+        return torch.cat([member.step(own, tokens) for member, own in pairs], dim=1)
 
     def project(self, features: Tensor) -> Tensor:
         """Return the logarithms of summed probabilities (n, V) as logits."""

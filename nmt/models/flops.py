@@ -20,23 +20,19 @@ from nmt.data.batches import LengthSums
 
 def _transformer(config: TransformerConfig, tgt_vocab_size: int, lengths: LengthSums) -> int:
     width = config.d_model
-    keys, values = (config.num_heads * head_width for head_width in config.head_widths)
+    both = config.num_heads * sum(config.head_widths)  # HK and HV
     # Queries, keys, values and the output have a matrix each. Cross-attention makes keys and values
     # of source tokens. Scores and weighted means take HK and HV per pair of tokens.
-    attention = 2 * width * (keys + values)
+    attention = 2 * width * both
     if config.positions == "relative":  # each query with all relative vectors
-        attention += (2 * config.max_relative_distance + 1) * (keys + values)
+        attention += (2 * config.max_relative_distance + 1) * both
     feed_forward = (3 if config.feed_forward == "swiglu" else 2) * width * config.d_ff
-    encoder = lengths.src * (attention + feed_forward) + lengths.src_src * (keys + values)
-    memory = lengths.tgt * attention + lengths.tgt_tgt * (keys + values)
+    encoder = lengths.src * (attention + feed_forward) + lengths.src_src * both
+    memory = lengths.tgt * attention + lengths.tgt_tgt * both
     if config.decoder_memory == "ssru":
         memory = lengths.tgt * 2 * width * width
-    decoder = (
-        memory
-        + lengths.tgt * (width * (keys + values) + feed_forward)
-        + lengths.src * width * (keys + values)
-        + lengths.src_tgt * (keys + values)
-    )
+    decoder = memory + lengths.tgt * (width * both + feed_forward)
+    decoder += (lengths.src * width + lengths.src_tgt) * both
     logits = lengths.tgt * width * tgt_vocab_size
     return config.num_encoder_layers * encoder + config.num_decoder_layers * decoder + logits
 
@@ -64,11 +60,8 @@ def _recurrent(config: RecurrentConfig, tgt_vocab_size: int, lengths: LengthSums
     # weighted mean per pair.
     keys = queries = width * hidden
     attentional = width * 2 * hidden
-    return (
-        lengths.src * (encoder + keys)
-        + lengths.tgt * (decoder + queries + attentional + width * tgt_vocab_size)
-        + lengths.src_tgt * (width + hidden)
-    )
+    targets = lengths.tgt * (decoder + queries + attentional + width * tgt_vocab_size)
+    return lengths.src * (encoder + keys) + targets + lengths.src_tgt * (width + hidden)
 
 
 MULTIPLY_ADDS: dict[str, Callable[[Any, int, LengthSums], int]] = {

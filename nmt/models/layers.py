@@ -128,8 +128,7 @@ class TokenEmbedding(nn.Module):
         bool, True = the embedding is zeros, if any.
         Returns (..., D).
         """
-        scale = math.sqrt(self.weight.shape[1])
-        embedded = F.embedding(tokens, self.weight) * scale  # (..., D)
+        embedded = F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])  # (..., D)
         if blank is not None:
             embedded = embedded.masked_fill(blank[..., None], 0.0)
         if positions is not None:

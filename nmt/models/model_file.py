@@ -70,9 +70,8 @@ class ModelCard:
     def build(self) -> TranslationModel:
         from nmt.models.registry import build_model
 
-        return build_model(
-            self.architecture, self.config, len(self.src_vocabulary), len(self.tgt_vocabulary)
-        )
+        sizes = len(self.src_vocabulary), len(self.tgt_vocabulary)
+        return build_model(self.architecture, self.config, *sizes)
 
     @property
     def vocabulary_bytes(self) -> int:

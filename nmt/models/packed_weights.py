@@ -218,9 +218,5 @@ def multiplied(model: TranslationModel) -> Iterator[nn.Parameter]:
 
 
 def _weights_of(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[int]:
-    return {
-        id(weight)
-        for module in model.modules()
-        if isinstance(module, kinds)
-        for weight in module.parameters()
-    }
+    modules = (module for module in model.modules() if isinstance(module, kinds))
+    return {id(weight) for module in modules for weight in module.parameters()}

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -113,9 +113,8 @@ class LSTMCell(nn.Module):
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.hidden = hidden
-        bound = hidden**-0.5
         # (4H, I + H) for the input and the layer's last output
-        self.weight = _uniform(4 * hidden, width + hidden, bound)
+        self.weight = _uniform(4 * hidden, width + hidden, hidden**-0.5)
         self.bias = nn.Parameter(torch.zeros(4 * hidden))  # (4H,)
         nn.init.constant_(self.bias[hidden : 2 * hidden], _FORGET_BIAS)
 
@@ -176,8 +175,7 @@ class AdditiveAttention(nn.Module):
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
         # Not by -inf, of which an empty sentence would get NaN.
         lowest = torch.finfo(wide.dtype).min
-        weights = wide.masked_fill(~memory.mask[:, None], lowest).softmax(dim=-1)
-        return weights.flatten(0, 1)
+        return wide.masked_fill(~memory.mask[:, None], lowest).softmax(dim=-1).flatten(0, 1)
 
 
 def _weighted_sums(weights: Tensor, memory: RecurrentMemory) -> Tensor:
@@ -192,8 +190,7 @@ Passed = tuple[Tensor, ...]
 (N, H) and cell state (N, H) of each layer. In search they are side by side in one tensor."""
 
 
-@dataclass(frozen=True)
-class StepLayout:
+class StepLayout(NamedTuple):
     """Packed sentences step by step: at each position, those of the groups that still go on.
 
     A group goes on until its longest sentence ends, and so do all groups before it. For example,
@@ -230,8 +227,7 @@ class InputFeedingDecoder(nn.Module):
         embedded, hidden = config.d_model, config.d_hidden
         self.config = config
         # The first layer also reads the last token's embedding, known beforehand in training.
-        bound = hidden**-0.5
-        self.embedded = _uniform(4 * hidden, embedded, bound)  # (4H, D)
+        self.embedded = _uniform(4 * hidden, embedded, hidden**-0.5)  # (4H, D)
         widths = [embedded] + [hidden] * (config.num_decoder_layers - 1)
         self.cells = nn.ModuleList(LSTMCell(width, hidden) for width in widths)
         self.attention = AdditiveAttention(hidden, embedded)
@@ -371,8 +367,7 @@ class RecurrentModel(TranslationModel):
         layouts = [PaddedLayout.of_group(src, group) for group in src.groups]
         memory = self._encode(src, layouts)  # (m, H)
         (keys,) = self.decoder.attention.keys(memory, [PaddedLayout.of(src)])
-        passed = memory.new_zeros(len(keys.mask), sum(self.decoder.widths))
-        return RecurrentState(passed, keys)
+        return RecurrentState(memory.new_zeros(len(keys.mask), sum(self.decoder.widths)), keys)
 
     def step(self, states: Sequence[DecoderState], tokens: Tensor) -> Tensor:
         recurrent_states = cast(Sequence[RecurrentState], states)
@@ -383,21 +378,18 @@ class RecurrentModel(TranslationModel):
         for number, state in enumerate(recurrent_states):
             state.move(*on_device[2 * number : 2 * number + 2])
 
+        memories = [state.keys for state in recurrent_states]
+
         def attend(queries: Tensor) -> Tensor:
-            parts = zip(torch.split(queries, rows), recurrent_states, strict=True)
-            contexts = [
-                _weighted_sums(self.decoder.attention(part, state.keys), state.keys)
-                for part, state in parts
-            ]
-            return joined(contexts)
+            parts = zip(torch.split(queries, rows), memories, strict=True)
+            weighted = ((self.decoder.attention(part, memory), memory) for part, memory in parts)
+            return joined([_weighted_sums(*each) for each in weighted])
 
         embedded = self.tgt_embedding(last_tokens)  # (N, D)
-        before = torch.split(
-            joined([state.passed for state in recurrent_states]), self.decoder.widths, dim=1
-        )
+        whole = joined([state.passed for state in recurrent_states])
+        before = torch.split(whole, self.decoder.widths, dim=1)
         last_states, passed = self.decoder(embedded, [len(tokens)], before, attend)
-        for state, part in zip(
-            recurrent_states, torch.split(torch.cat(passed, dim=1), rows), strict=True
-        ):
+        parts = torch.split(torch.cat(passed, dim=1), rows)
+        for state, part in zip(recurrent_states, parts, strict=True):
             state.passed = part
         return last_states  # type: ignore[no-any-return]

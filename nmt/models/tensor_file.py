@@ -40,12 +40,8 @@ def write_tensors(
     """Write a file whole or not at all; `TensorFile` checks its `kind` and `version`."""
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(header, sort_keys=True)
-    metadata = {
-        "kind": kind,
-        "version": str(version),
-        "header": text,
-        "sha256": _checksum(text, ((name, stored[name]) for name in sorted(stored))),
-    }
+    checksum = _checksum(text, ((name, stored[name]) for name in sorted(stored)))
+    metadata = {"kind": kind, "version": str(version), "header": text, "sha256": checksum}
     entries: dict[str, object] = {"__metadata__": metadata}
     # Large elements first, so that each tensor begins at a multiple of the size of its own.
     names, end = sorted(stored, key=lambda name: (-stored[name].itemsize, name)), 0

@@ -205,8 +205,8 @@ class Transformer(TranslationModel):
         is_relative, widths = self.config.positions == "relative", self.config.head_widths
         return not is_relative and takes_packed(self.output_projection, *widths)
 
-    def forward(self, batch: Batch) -> Tensor:
-        return self._forward(batch, None)[0]
+    def forward(self, batch: Batch, recorded: Recorded | None = None) -> Tensor:
+        return self._forward(batch, None, recorded)[0]
 
     def forward_with_head(self, batch: Batch, head: AttentionHead) -> tuple[Tensor, Tensor, Tensor]:
         """Return the last states (n, D), and the head's queries (n, K) and keys (m, K)."""
@@ -246,13 +246,7 @@ class Transformer(TranslationModel):
         )
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
-        attention = self._decoder_layer(from_top).cross_attention
-        return self._weights(batch, [attention])[0]
-
-    def _weights(self, batch: Batch, attentions: Sequence[nn.Module]) -> list[Tensor]:
-        recorded: Recorded = dict.fromkeys(attentions)
-        self._forward(batch, None, recorded)
-        return [weights for weights in recorded.values() if weights is not None]
+        return self._weights(batch, [self._decoder_layer(from_top).cross_attention])[0]
 
     def _read(self, src: Packed) -> Packed:
         """Return the part of the sources that the encoder reads."""
@@ -278,13 +272,10 @@ class Transformer(TranslationModel):
         return self.tgt_embedding(tokens, added, blank)  # type: ignore[no-any-return]  # (n, D)
 
     def _sentences(self, packed: Packed, recorded: Recorded | None = None) -> Sentences:
+        heads = self.config.num_heads
         rotation = _of(self.rotations, packed.positions, packed.longest)
         return Sentences.of(
-            packed,
-            self.config.num_heads,
-            as_packed=self.is_padding_free,
-            rotation=rotation,
-            recorded=recorded,
+            packed, heads, as_packed=self.is_padding_free, rotation=rotation, recorded=recorded
         )
 
     def begin(self, src: Packed) -> TransformerState:

@@ -20,7 +20,6 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -193,7 +192,7 @@ def score_lists(work: Path, command: str) -> None:
     )
     scores = answers(command, "--score-command", pairs, work / "scores", _finite)
     scored = (
-        replace(entry, score=score)
+        entry._replace(score=score)
         for (entry, _), score in zip(_entries(work, "lists"), scores, strict=True)
     )
     _write_lists(work / "scored", scored)

@@ -62,8 +62,7 @@ class Choice:
             values = [self._agreement(texts, number) for number in range(len(texts))]
         else:
             values = [score for text, score in zip(line.texts, line.scores, strict=True) if text]
-        ranked = sorted(zip(texts, values, strict=True), key=itemgetter(1), reverse=True)
-        best = ranked[: self.keep]
+        best = sorted(zip(texts, values, strict=True), key=itemgetter(1), reverse=True)[: self.keep]
         if self.by == REFERENCE:
             chrf = self._metrics[1].sentence_score
             best = [(text, chrf(text, [line.reference]).score) for text, _ in best]

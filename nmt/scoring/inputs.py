@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt import console
 from nmt.console import counted
@@ -30,18 +31,11 @@ _FIRST_LINES = 100  # that show whether they are text
 _PAIR = ("source", "hypothesis")
 _UNKNOWN = ("und", "und")  # the languages, as ISO 639 spells that
 _DOCUMENTS = [suffix for kind in TYPES if kind.markup for suffix in kind.suffixes]
-_NO_LANGUAGE = {
-    *SUFFIXES,
-    ".sgm",
-    ".sgml",
-    ".txt",
-    *_DOCUMENTS,
-    *(one.suffix for one in formats.TABLES),
-}
+_NO_LANGUAGE = {*SUFFIXES, *_DOCUMENTS, *(one.suffix for one in formats.TABLES)}
+_NO_LANGUAGE |= {".sgm", ".sgml", ".txt"}
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     name: str
     lines: list[str]
     segments: tuple[str, ...] = ()  # in SGML and XML, the document and number of each line
@@ -57,9 +51,8 @@ def read_text(
     quoting: FILE=csv or FILE=none, for tables that do not show whether their cells are quoted.
     DataError if it is not of that form.
     """
-    return _read_whole(path, encoding, use, quoting) or Text(
-        name_of(path), list(_stream(path, encoding))
-    )
+    whole = _read_whole(path, encoding, use, quoting)
+    return whole or Text(name_of(path), list(_stream(path, encoding)))
 
 
 def stream(
@@ -79,9 +72,8 @@ def stream_together(
     """
     if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")
-    whole = [
-        _read_whole(path, encoding, use, quoting) for use, path in zip(_PAIR, paths, strict=True)
-    ]
+    sides = zip(_PAIR, paths, strict=True)
+    whole = [_read_whole(path, encoding, use, quoting) for use, path in sides]
     check_segments([text for text in whole if text is not None])
     return [
         iter(text.lines) if text is not None else _stream(path, encoding)

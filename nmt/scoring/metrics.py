@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -50,8 +50,7 @@ class Score:
     """Which published scores it compares with, if the signature does not say so."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """A way to apply BLEU to text that is not sacreBLEU's."""
 
     name: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt import console
 from nmt.scoring.metrics import LineCounts, Metric, Score
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from nmt.scoring.significance import Comparison, Interval
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a metric says about an output and its baselines."""
 
     score: Score  # its signature names the resampling
@@ -50,12 +49,9 @@ def evaluate(
     choices = {"bs": resampling.samples, "seed": resampling.seed}
     if baselines:
         choices["ar"] = resampling.trials
-    return Result(
-        metric.score(counts, choices),
-        of_half,
-        confidence(metric.value, counts, resampling) if with_interval else None,
-        [compare(metric.value, counts, baseline, resampling) for baseline in baselines],
-    )
+    interval = confidence(metric.value, counts, resampling) if with_interval else None
+    comparisons = [compare(metric.value, counts, baseline, resampling) for baseline in baselines]
+    return Result(metric.score(counts, choices), of_half, interval, comparisons)
 
 
 def _count(name: str, metric: Metric, outputs: Sequence[Sequence[str]]) -> list[LineCounts]:
@@ -83,10 +79,8 @@ def as_object(result: Result, baselines: Sequence[str]) -> dict[str, object]:
     if result.interval is not None:
         answer["confidence"] = asdict(result.interval)
     if result.comparisons:
-        answer["baselines"] = [
-            {"file": name, **asdict(comparison)}
-            for name, comparison in zip(baselines, result.comparisons, strict=True)
-        ]
+        compared = zip(baselines, result.comparisons, strict=True)
+        answer["baselines"] = [{"file": name, **asdict(each)} for name, each in compared]
     return answer
 
 

@@ -72,14 +72,9 @@ def compare(
     first, second = (score_of(counts.sum(axis=0).tolist()) for counts in (ours, theirs))
     # The same seed draws the same lines of both.
     samples = _samples(score_of, ours, resampling) - _samples(score_of, theirs, resampling)
-    lowest = _lowest_p_value(ours, theirs)
-    return Comparison(
-        score=second,
-        difference=first - second,
-        confidence=_interval(resampling, samples),
-        p_bootstrap=max(lowest, _p_value("bs", score_of, ours, theirs, resampling)),
-        p_randomisation=max(lowest, _p_value("ar", score_of, ours, theirs, resampling)),
-    )
+    p_values = [_p_value(kind, score_of, ours, theirs, resampling) for kind in ("bs", "ar")]
+    lowest, interval = _lowest_p_value(ours, theirs), _interval(resampling, samples)
+    return Comparison(second, first - second, interval, *(max(lowest, p) for p in p_values))
 
 
 class _Counted:

@@ -99,11 +99,8 @@ def text_warnings(
 
 
 def _marked(text: Text, what: str, pattern: re.Pattern[str], remedy: str) -> Iterator[str]:
-    examples = {
-        number: match[0]
-        for number, line in enumerate(text.lines, start=1)
-        if (match := pattern.search(line))
-    }
+    matches = enumerate(map(pattern.search, text.lines), start=1)
+    examples = {number: match[0] for number, match in matches if match}
     if examples:
         example = next(iter(examples.values()))
         yield _described(text, f"hold {what} ({example})", list(examples), remedy)

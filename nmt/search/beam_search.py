@@ -28,7 +28,7 @@ import operator
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -51,8 +51,7 @@ _LOGITS_PER_BLOCK = 1 << 21
 _MIN_BLOCK_ROWS = 64  # a product of fewer rows takes nearly as long
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Sentences that join the batch together."""
 
     numbers: Sequence[int]  # (G,) chosen by the caller
@@ -98,8 +97,7 @@ def decode(
             on_step()
         # Step the model: a row for each hypothesis, of all groups together.
         last_tokens = torch.from_numpy(np.concatenate([beams.last_tokens for beams in active]))
-        states = [beams.group.state for beams in active]
-        features = model.step(states, last_tokens)  # (N, F)
+        features = model.step([beams.group.state for beams in active], last_tokens)  # (N, F)
         # Top-k: the best next tokens of each.
         queries = [beams.query() for beams in active]
         logits, query = logits_in_blocks(model, features), StepQuery.joined(queries)
@@ -156,9 +154,7 @@ class Beams:
             group.state.select(rows.repeat_interleave(width), rows)
         elif any(source.phrases for source in sources):
             phrases = PhraseBanks([source.phrases for source in sources], options)
-        limits = [
-            options.longest(len(source.ids), is_in_word=source.is_in_word) for source in sources
-        ]
+        limits = [options.longest(len(source.ids), source.is_in_word) for source in sources]
         # A prefix that is longer than the limit is still taken whole.
         longest = np.maximum(limits, [len(source.prefix) for source in sources])
         (first,) = options.first_ids[-1:] or (BOS_ID,)

@@ -107,8 +107,7 @@ class CTranslate2Engine(Engine):
         tokens = len(source.ids)
         if self.options.max_extra_tokens >= _LIMIT_STEP:
             tokens = -(-tokens // _LIMIT_STEP) * _LIMIT_STEP
-        longest = self.options.longest(tokens, is_in_word=source.is_in_word)
-        return min(longest, self._most_tokens)
+        return min(self.options.longest(tokens, source.is_in_word), self._most_tokens)
 
     def _batches(
         self, sources: Sequence[Source], order: Sequence[int], budget: int

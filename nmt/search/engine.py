@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from nmt.errors import UsageError
 from nmt.models.device import memory_errors
@@ -39,8 +39,7 @@ class Source:
     phrases: tuple[Phrase, ...] = ()  # the translation must contain them
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     ids: Ids  # without eos
     log_prob: float  # natural logarithm, with eos
     score: float  # log_prob divided by the length penalty
@@ -73,7 +72,7 @@ class Engine(ABC):
     kernel: str | None = None  # for matrix products on a CPU, if there is a choice
     threads: int = 1  # of torch, while it is at work
     looks_first: bool = True
-    """Whether a first look finds most translations; see `search_with_low_limit`."""
+    """Whether a first look finds most translations; see `nmt.search.retry`."""
 
     def __init__(self, options: SearchOptions, batch_tokens: int) -> None:
         """Set the options and the batch size.
@@ -134,7 +133,7 @@ class Engine(ABC):
 
     def longest(self, source: Source) -> int:
         """Return the length limit that search has for a source's translation, without eos."""
-        return self.options.longest(len(source.ids), is_in_word=source.is_in_word)
+        return self.options.longest(len(source.ids), source.is_in_word)
 
     def _tokens_at_once(self, budget: int) -> int:
         """Return how many source tokens to search at once, given the hypotheses of each."""

@@ -156,7 +156,7 @@ class SearchOptions:
         base = float(length) if self.length_penalty_form == "power" else (5 + length) / 6
         return float(base**self.length_penalty)
 
-    def longest(self, source_tokens: int, *, is_in_word: bool = False) -> int:
+    def longest(self, source_tokens: int, is_in_word: bool = False) -> int:
         """Return the largest length of a source's translation, both without eos.
 
         A segment of a very long word is hardly text. At best it is copied, so it gets few extra

@@ -12,7 +12,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,8 +20,7 @@ from nmt.data.words import WordEdges
 Ids = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Phrase:
+class Phrase(NamedTuple):
     """The token sequences that a phrase may be. A translation must contain one of them."""
 
     forms: tuple[Ids, ...]

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from nmt.search.engine import Engine, OnProgress, OnStep, SearchResult, Source
 from nmt.search.options import SearchOptions
@@ -36,19 +37,37 @@ _FEW_LONG = 0.05
 saves."""
 
 
-def search_with_low_limit(
+def search_guarded(
     engine: Engine,
     sources: Sequence[Source],
     *,
     on_progress: OnProgress = None,
     on_step: OnStep = None,
+) -> tuple[list[SearchResult], set[int]]:
+    """Search, with a first look if that pays, and search again for what looks wrong.
+
+    Returns the results, and the numbers of what was searched again; see `Engine.search`.
+    """
+    options = engine.options
+    is_guarded = not options.no_guard and options.sampling is None
+    if any(source.phrases for source in sources):
+        results = _search_placed(engine, sources, on_progress=on_progress, on_step=on_step)
+    elif is_guarded and engine.looks_first and options.beam_size == 1:
+        results = _search_with_low_limit(engine, sources, on_progress=on_progress, on_step=on_step)
+    else:
+        results = engine.search(sources, on_progress=on_progress, on_step=on_step)
+    return results, _search_again(engine, sources, results, on_step) if is_guarded else set()
+
+
+def _search_with_low_limit(
+    engine: Engine, sources: Sequence[Source], *, on_progress: OnProgress, on_step: OnStep
 ) -> list[SearchResult]:
-    """Search greedily with a first look, if `can_look_first`; see `Engine.search`.
+    """Search greedily with a first look.
 
     A batch takes as many steps as its longest translation, and the longest are those that loop, up
     to the limit. So the first look has a lower limit. What reaches it is searched to the end, but
-    not what loops by then, which `search_again_if_suspicious` is likely to replace. If many
-    translations are longer than the first look, the engine does without it from then on.
+    not what loops by then, which `_search_again` is likely to replace. If many translations are
+    longer than the first look, the engine does without it from then on.
     """
     look = _first_look(engine)
     results = look.search(sources, on_progress=on_progress, on_step=on_step)
@@ -60,12 +79,6 @@ def search_with_low_limit(
     engine.looks_first = len(long) <= _FEW_LONG * len(sources)
     _search_some(engine, sources, results, long, on_step)
     return results
-
-
-def can_look_first(engine: Engine) -> bool:
-    """Return whether a first look pays, and what it cuts off is searched again."""
-    options = engine.options
-    return engine.looks_first and options.beam_size == 1 and _is_guarded(options)
 
 
 def _first_look(engine: Engine) -> Engine:
@@ -92,17 +105,11 @@ def _search_some(
         results[number] = result
 
 
-def search_again_if_suspicious(
-    engine: Engine,
-    sources: Sequence[Source],
-    results: list[SearchResult],
-    *,
-    on_step: OnStep = None,
+def _search_again(
+    engine: Engine, sources: Sequence[Source], results: list[SearchResult], on_step: OnStep
 ) -> set[int]:
     """Search again what has faults, and replace results by better ones; return their numbers."""
     options = engine.options
-    if not _is_guarded(options):
-        return set()
     faults = {
         number: Faults.of(source, hypotheses, options)
         for number, (source, hypotheses) in enumerate(zip(sources, results, strict=True))
@@ -116,7 +123,8 @@ def search_again_if_suspicious(
             continue
         again.update(numbers)
         guarded = engine.with_options(stricter)
-        second = search_placed(guarded, [sources[number] for number in numbers], on_step=on_step)
+        chosen = [sources[number] for number in numbers]
+        second = _search_placed(guarded, chosen, on_progress=None, on_step=on_step)
         if options.beam_size == 1:
             # Some may be those of a first look, and are needed whole to be compared.
             look = _first_look(engine)
@@ -135,10 +143,6 @@ def search_again_if_suspicious(
     return again
 
 
-def _is_guarded(options: SearchOptions) -> bool:
-    return not options.no_guard and options.sampling is None
-
-
 def _longer(options: SearchOptions) -> SearchOptions:
     """Return the options of the second search for what is empty."""
     return replace(options, min_tokens=max(options.min_tokens, 1))
@@ -153,8 +157,7 @@ def _careful(options: SearchOptions) -> SearchOptions:
     )
 
 
-@dataclass(frozen=True, order=True)
-class Faults:
+class Faults(NamedTuple):
     """What makes a translation suspicious. Fewer are less."""
 
     is_empty: bool = False  # though the source is not
@@ -170,7 +173,7 @@ class Faults:
         if isinstance(result, str):
             return cls(True, True, True)
         ids = result[0].ids
-        longest = options.longest(len(source.ids), is_in_word=source.is_in_word)
+        longest = options.longest(len(source.ids), source.is_in_word)
         least = max(options.min_tokens, len(source.prefix))
         loops = count_loops(ids)
         return cls(
@@ -198,12 +201,8 @@ def count_loops(ids: Sequence[int]) -> int:
     return places
 
 
-def search_placed(
-    engine: Engine,
-    sources: Sequence[Source],
-    *,
-    on_progress: OnProgress = None,
-    on_step: OnStep = None,
+def _search_placed(
+    engine: Engine, sources: Sequence[Source], *, on_progress: OnProgress, on_step: OnStep
 ) -> list[SearchResult]:
     """Search for translations with all phrases that can be placed; see `Engine.search`."""
     options = engine.options
@@ -230,7 +229,7 @@ def _with_fitting_phrases(source: Source, options: SearchOptions) -> Source:
     """Return the source with those of its phrases, from the first on, that fit under its limit."""
     if not source.phrases:
         return source
-    left = options.longest(len(source.ids), is_in_word=source.is_in_word)
+    left = options.longest(len(source.ids), source.is_in_word)
     kept = []
     for phrase in source.phrases:
         if phrase.fewest_tokens <= left:

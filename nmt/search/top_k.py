@@ -40,6 +40,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -60,8 +61,7 @@ FREE = -1  # any token may follow
 _NO_PLACES: Integers = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
-class NextTokens:
+class NextTokens(NamedTuple):
     """The k best next tokens of N hypotheses, best first. Ties: the lowest id first.
 
     Log-probabilities are NaN if the logits are.
@@ -91,10 +91,8 @@ class NextTokens:
     def split(self, rows: Sequence[int]) -> list[NextTokens]:
         """Split into parts of so many hypotheses."""
         parts = [slice(end - count, end) for count, end in zip(rows, accumulate(rows), strict=True)]
-        return [
-            NextTokens(self.log_probs[part], self.tokens[part], self.scored_log_probs[part])
-            for part in parts
-        ]
+        log_probs, tokens, scored = self
+        return [NextTokens(log_probs[part], tokens[part], scored[part]) for part in parts]
 
 
 Fields = tuple[Tensor, ...]  # the fields of `NextTokens` as tensors
@@ -157,8 +155,7 @@ class StepQuery:
         return BlockQuery(tuple(barred_ids), self.repetition_penalty, *tensors)
 
 
-@dataclass(frozen=True)
-class BlockQuery:
+class BlockQuery(NamedTuple):
     """The query of n hypotheses, on the device that has their logits (n, V)."""
 
     barred_ids: tuple[int, ...]

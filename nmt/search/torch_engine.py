@@ -147,11 +147,9 @@ class TorchEngine(Engine):
         layer = self._first_model.cross_attention(batch, from_top)  # (B, H, T, S)
         weights = (layer.mean(dim=1) if head is None else layer[:, head.head]).cpu()  # (B, T, S)
         lengths = ((side.starts.diff() - 1).tolist() for side in (batch.src, batch.tgt_in))
+        pairs = zip(weights, *lengths, strict=True)
         # Copied, so that the batch is freed.
-        return [
-            rows[:target, :source].numpy().copy()
-            for rows, source, target in zip(weights, *lengths, strict=True)
-        ]
+        return [rows[:target, :source].numpy().copy() for rows, source, target in pairs]
 
     @torch.inference_mode()
     def attention_weights(self, source: Ids, target: Ids) -> AttentionWeights:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt import console
 from nmt.console import printable
@@ -34,8 +33,7 @@ _NO_TEXT = re.compile(r"\w+://.*|[!-~]*[\d/_][!-~]*")  # an address, or the name
 _TITLE_ROWS = 10  # the first ones, of which one is the header if columns are named
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     names: tuple[str, ...]  # of source and target, in the header; or their numbers from 1
     places: tuple[int, int]  # of source and target, from 0
     skipped: int  # rows up to the header, which counts too; 0 without one

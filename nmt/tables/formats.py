@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
@@ -41,8 +41,7 @@ class FileRequest:
         return "stdin" if self.file == STDIN else self.file
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     name: str
     suffix: str  # of its files, in any case
     reader: str  # MODULE:FUNCTION, which takes a request and returns what reads the file

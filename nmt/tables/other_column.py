@@ -58,11 +58,8 @@ def _of_json(request: FileRequest, text: str, target: str) -> tuple[list[str], W
         place = f"{request.file} line {number:,}"
         if not isinstance(entry, dict):
             raise DataError(f"{place}: not a JSON object: {printable(line[:60])!r}")
-        values = {
-            ".".join(filter(None, one.path)): one
-            for one in json_values(line)
-            if None not in one.path
-        }
+        found = [one for one in json_values(line) if None not in one.path]
+        values = {".".join(filter(None, one.path)): one for one in found}
         value, there = values.get(column), values.get(target)
         is_null = value is not None and line[value.start : value.end] == "null"
         if value is None or (value.content is None and not is_null):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from nmt.data.languages import is_code, is_language, names_language, variant_rank
 from nmt.tables.formats import FileRequest
@@ -27,8 +27,7 @@ _LONGEST_PAIR = len("zho_Hant -> yue_Hant")
 _MOST = 0.9  # of the first cells of a column that are languages; others may be unknown to us
 
 
-@dataclass(frozen=True)
-class RowChoice:
+class RowChoice(NamedTuple):
     """Chooses rows by the cells of some columns."""
 
     columns: tuple[str, ...]
@@ -87,8 +86,7 @@ class RowChoice:
         told = [(_told(cell),) for cell in samples(languages[0])]
         if len(languages) == 1 and not any(_fits(cell, order) for cell in told):
             order = order[::-1]
-        columns = (*languages, *(marks.columns if marks else ()))
-        return cls(columns, len(languages), (order,))
+        return cls((*languages, *(marks.columns if marks else ())), len(languages), (order,))
 
     def for_columns(self, src: str, tgt: str) -> RowChoice:
         """Return the choice for columns whose names may tell the source from the target."""
@@ -96,8 +94,8 @@ class RowChoice:
         if re.search("src|source", src, re.IGNORECASE):
             return self
         if re.search("src|source", tgt, re.IGNORECASE):
-            return replace(self, orders=(langs[::-1],))
-        return replace(self, orders=(langs, langs[::-1]))
+            return self._replace(orders=(langs[::-1],))
+        return self._replace(orders=(langs, langs[::-1]))
 
     def reason_against(self, cells: Sequence[object]) -> str:
         """Return why a row is left out, by its cells in the columns; empty if it is taken."""

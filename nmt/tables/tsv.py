@@ -49,7 +49,7 @@ class TsvFile(CellTable):
         """
         text, encoding = request.file, request.encoding
         if encoding.name.startswith(_WITH_STATES):
-            encoding = replace(encoding, by_line=False)
+            encoding = encoding._replace(by_line=False)
         lines = Lines(text, read_chunks(request.path, encoding))
         block = lines.take(lines.ready()) if lines.ready() else b""
         start = block.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").split(b"\n")[:_SAMPLED]

@@ -45,10 +45,8 @@ class Alignment:
     ) -> tuple[list[Link], list[Link]]:
         """Return the links by characters of both texts, and those of `weaker_links`."""
         src, tgt = token_offsets(src_text, self.src_tokens), token_offsets(tgt_text, tgt_tokens)
-        links = [
-            (*src[position], *offsets)
-            for position, offsets in zip(self.positions, tgt, strict=True)
-        ]
+        pairs = zip(self.positions, tgt, strict=True)
+        links = [(*src[position], *offsets) for position, offsets in pairs]
         return links, [(*src[one], *tgt[other]) for one, other in self.weaker_links()]
 
     def weaker_links(self) -> list[tuple[int, int]]:

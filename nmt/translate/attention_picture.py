@@ -111,9 +111,8 @@ def _fill_rows(figure: Figure, rows: Any, heads: int, margin: int, size: Any) ->
         figure.text(*place, "●", color=colour, va="top")
         figure.text(place[0] + 12 / width, place[1], f"head {head + 1}", va="top")
     legend = _ROW * -(-heads // _HEADS_IN_A_ROW)
-    figure.text(
-        MARGIN / width, 1 - (HEADER + legend + _GAP) / height, _NOTES, color=FAINT, va="top"
-    )
+    below = 1 - (HEADER + legend + _GAP) / height
+    figure.text(MARGIN / width, below, _NOTES, color=FAINT, va="top")
     top = HEADER + _LEGEND + legend + _BETWEEN
     for name, layers, left, right in rows:
         row_height = _ROW * max(len(left), len(right))
@@ -149,9 +148,8 @@ def _axes(figure: Figure, left: float, top: float, width: float, height: float) 
     """Return a place in a picture, in points from its top left corner."""
     all_width, all_height = 72 * figure.get_size_inches()
     bottom = all_height - top - height
-    axes = figure.add_axes(
-        (left / all_width, bottom / all_height, width / all_width, height / all_height)
-    )
+    place = left / all_width, bottom / all_height, width / all_width, height / all_height
+    axes = figure.add_axes(place)
     axes.axis("off")
     return axes
 
@@ -160,15 +158,8 @@ def _write(
     axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any
 ) -> None:
     """Write text `offset` points from a place."""
-    axes.annotate(
-        legible(text),
-        place,
-        xytext=offset,
-        textcoords="offset points",
-        va="center",
-        rotation_mode="anchor",
-        **{"size": _FONT_SIZE, **style},
-    )
+    style = {"size": _FONT_SIZE, "va": "center", "rotation_mode": "anchor", **style}
+    axes.annotate(legible(text), place, xytext=offset, textcoords="offset points", **style)
 
 
 def _width(token: str) -> int:

@@ -99,8 +99,7 @@ def windows_of(
         if before:
             joined = join_lines([*before, line.source.ids[len(first) :]], separator)
             added = len(first) + sum(len(row) + 1 for row in before)
-            window = Segment(Source((*first, *joined)), added=added)
-            windows[number] = Window(window, len(before))
+            windows[number] = Window(Segment(Source((*first, *joined)), added=added), len(before))
     return windows
 
 
@@ -120,8 +119,7 @@ def search_windows(
     # Only here may search produce the separator.
     barred = tuple(token for token in engine.options.barred_ids if token != separator)
     within = engine.with_options(replace(engine.options, barred_ids=barred))
-    sources = [window.segment.source for window in windows.values()]
-    results = within.search(sources, on_step=on_step)
+    results = within.search([window.segment.source for window in windows.values()], on_step=on_step)
     found = dict[int, list[Found | None]]()
     for (number, window), result in zip(windows.items(), results, strict=True):
         (line,) = segments[number]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.config.fields import all_declared, declared, option_name, parts
 from nmt.errors import UsageError
@@ -27,8 +26,7 @@ Given = Mapping[str, object]
 """The options that are given, with their values, and circumstances, with what to call them."""
 
 
-@dataclass(frozen=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     """An option that does not go with another one, or does not go without it."""
 
     option: str

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 
 from nmt.lexical.token_offsets import WORD_START
 from nmt.search.engine import Engine, Hypothesis
 from nmt.translate.alignment import Alignment
 from nmt.translate.copied_text import copy_translation
 from nmt.translate.language_pair import LanguagePair
-from nmt.translate.output import BLANK, Translation
+from nmt.translate.output import BLANK, Translation, failed
 from nmt.translate.segment import Found, Segment
 from nmt.translate.segmentation import join_segments
 
@@ -78,17 +77,14 @@ class JoinSegments:
         ]
         # In one call: each call costs as much as decoding hundreds.
         vocabulary = self.language_pair.tgt_vocabulary
-        texts = vocabulary.decode([hypothesis.ids for _, hypothesis in pairs])
-        each_text = iter(texts)
-        alignments: Iterator[Alignment | None] = iter([None] * len(pairs))
-        if is_aligned:
-            alignments = self._alignments(pairs)
+        texts = iter(vocabulary.decode([hypothesis.ids for _, hypothesis in pairs]))
+        alignments = self._alignments(pairs) if is_aligned else repeat(None)
         return [
             result
             if isinstance(result, str)
             else [
                 Translation(
-                    next(each_text),
+                    next(texts),
                     hypothesis.score,
                     hypothesis.log_prob,
                     tuple(vocabulary.tokens(hypothesis.ids)),
@@ -112,9 +108,8 @@ class JoinSegments:
             (segment.source.ids, (*first, *hypothesis.before, *hypothesis.ids))
             for segment, hypothesis in searched
         ]
-        for (segment, hypothesis), weights in zip(
-            searched, self.engine.attention(pairs), strict=True
-        ):
+        attention = self.engine.attention(pairs)
+        for (segment, hypothesis), weights in zip(searched, attention, strict=True):
             if weights is None:
                 yield None
                 continue
@@ -137,25 +132,19 @@ class JoinSegments:
             return BLANK
         errors = [part for part in translated if isinstance(part, str)]
         if errors:
-            return failed(segments, errors[0])
+            return failed(errors[0], segments=len(segments))
         of_segments = [part for part in translated if not isinstance(part, str)]
         options = self.engine.options
-        if options.sampling is None:
-            chosen = best_sums(of_segments, 2 * options.n_best)
+        if options.sampling is not None:  # as many as every segment has
+            joined = [join_parts(segments, parts) for parts in zip(*of_segments, strict=False)]
         else:
-            chosen = list(zip(*of_segments, strict=False))  # as many as every segment has
-        joined = [join_parts(segments, parts) for parts in chosen]
-        if options.sampling is None:
+            chosen = best_sums(of_segments, 2 * options.n_best)
+            joined = [join_parts(segments, parts) for parts in chosen]
             # Joined differently, segments can give the same text.
             by_text = {whole.text: whole for whole in reversed(joined)}
             joined = [whole for whole in joined if by_text[whole.text] is whole]
         best, *others = joined[: options.n_best]
         return replace(best, others=tuple(others)) if others else best
-
-
-def failed(segments: Sequence[Segment], error: str) -> Translation:
-    """Return what stands for a line without a translation; error: why it has none."""
-    return Translation("", -math.inf, -math.inf, (), (), len(segments), error=error)
 
 
 def join_parts(segments: Sequence[Segment], parts: Sequence[Translation]) -> Translation:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.models.model_file import ModelCard
 
 
-@dataclass(frozen=True)
-class LanguagePair:
+class LanguagePair(NamedTuple):
     languages: tuple[str, str]  # codes; they decide how sentences are split and joined
     src_vocabulary: Vocabulary
     tgt_vocabulary: Vocabulary
@@ -21,10 +19,6 @@ class LanguagePair:
     def from_card(cls, card: ModelCard, src_lang: str | None, tgt_lang: str | None) -> Self:
         """Return the pair of a model, given the languages if it knows several."""
         card = card.for_pair(src_lang, tgt_lang)
-        return cls(
-            (card.src_lang, card.tgt_lang),
-            card.src_vocabulary,
-            card.tgt_vocabulary,
-            card.max_src_tokens,
-            card.whole_src_tokens,
-        )
+        vocabularies = card.src_vocabulary, card.tgt_vocabulary
+        lengths = card.max_src_tokens, card.whole_src_tokens
+        return cls((card.src_lang, card.tgt_lang), *vocabularies, *lengths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import torch
 
@@ -60,8 +59,7 @@ def load(
         for model in models:
             pack(model, precision, kernel)
     language_pair = LanguagePair.from_card(cards[0], config.src_lang, config.tgt_lang)
-    language_pair = replace(
-        language_pair,
+    language_pair = language_pair._replace(
         max_src_tokens=min(card.max_src_tokens for card in cards),
         whole_src_tokens=min(card.whole_src_tokens or card.max_src_tokens for card in cards),
     )

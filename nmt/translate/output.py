@@ -13,9 +13,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, groupby, islice, tee, zip_longest
 from operator import attrgetter
+from typing import NamedTuple
 
 from nmt.console import counted
 from nmt.errors import DataError
@@ -44,9 +45,8 @@ class Translation:
     error: str = ""  # why there is no translation; the text is empty
     alignment: Alignment | None = None  # if requested, and if memory sufficed
     terms: tuple[TermUse, ...] = ()  # of the line, if it was translated with terms
-    quality: Estimate | None = (
-        None  # of its sentence chrF, if requested, unless it was not searched
-    )
+    quality: Estimate | None = None
+    """Of its sentence chrF, if requested, unless it was not searched."""
     others: tuple[Translation, ...] = ()  # from the second best on, if requested
 
     def __str__(self) -> str:
@@ -86,6 +86,11 @@ class Tally:
 
 
 BLANK = Translation("", 0.0, 0.0, (), (), 0)
+
+
+def failed(error: str, text: str = "", segments: int = 1) -> Translation:
+    """Return what stands for a line without a translation; error: why it has none."""
+    return Translation(text, -math.inf, -math.inf, (), (), segments, error=error)
 
 
 Render = Callable[[int, Translation], list[str]]
@@ -185,8 +190,7 @@ _FEATURES = re.compile(rf"(?: [^\s|]+=(?: {_NUMBER})+)+ ?")
 _ALIGNMENT = re.compile(r"(?: \d+-\d+)+ ?|(?: \d[\d.e-]*(?:,\d[\d.e-]*)+)+ ?| ")  # hard, soft, none
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry of an n-best list."""
 
     line: int  # from 0
@@ -234,8 +238,7 @@ def _parse(content: str, *, features: bool) -> Entry | None:
         entry = Entry(int(line), text, float(score))
     except ValueError:
         return None
-    is_sound = first and second and entry.line >= 0 and entry.score < math.inf
-    return entry if is_sound else None
+    return entry if first and second and entry.line >= 0 and entry.score < math.inf else None
 
 
 def read_translations(lines: Iterable[str], name: str) -> Iterator[Entry]:
@@ -310,15 +313,13 @@ def rerank(
     """
     entries, others = tee(entries)
     rescored = score((source, entry.text) for entry, source in others)
-    scored = (
-        _rescored(entry, found.score, weight)
-        for (entry, _), found in zip(entries, rescored, strict=True)
-    )
+    pairs = zip(entries, rescored, strict=True)
+    scored = (_rescored(entry, found.score, weight) for (entry, _), found in pairs)
     for _, of_line in groupby(scored, key=lambda entry: entry.line):
         yield from sorted(of_line, key=lambda entry: -entry.score)
 
 
 def _rescored(entry: Entry, score: float, weight: float) -> Entry:
-    if -math.inf in (entry.score, score):
-        return replace(entry, score=-math.inf)
-    return replace(entry, score=(1 - weight) * entry.score + weight * score)
+    is_scored = -math.inf not in (entry.score, score)
+    combined = (1 - weight) * entry.score + weight * score if is_scored else -math.inf
+    return entry._replace(score=combined)

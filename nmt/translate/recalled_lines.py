@@ -64,15 +64,11 @@ def recall_lines(
     prefixes: of each line, which then gets none; or none. form: of the tags in lines, if they have
     some.
     """
-    recalled = {
-        number: _recall(memory, line, form)
-        for number, line in enumerate(lines)
-        if not any(prefixes[number : number + 1])
-    }
     return {
         number: Translation(text, 0.0, 0.0, (), (), 1, remembered=True)
-        for number, text in recalled.items()
-        if text is not None
+        for number, line in enumerate(lines)
+        if not any(prefixes[number : number + 1])
+        and (text := _recall(memory, line, form)) is not None
     }
 
 

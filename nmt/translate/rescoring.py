@@ -13,7 +13,7 @@ from itertools import islice
 
 from nmt.search.engine import NOT_A_NUMBER, OUT_OF_MEMORY, Ids
 from nmt.search.torch_engine import FORCED_TOKENS, TorchEngine
-from nmt.translate.output import BLANK, Tally, Translation
+from nmt.translate.output import BLANK, Tally, Translation, failed
 from nmt.translate.translator import POOL_LINES, Translator
 
 
@@ -50,10 +50,9 @@ def score_pairs(
     pairs: Iterable[tuple[str, str]],
     likelihood: Likelihood,
     *,
-    pool_pairs: int = POOL_LINES,
     on_progress: Callable[[int], object] | None = None,
 ) -> Iterator[Translation]:
-    """Score pairs of source and translation as they come, `pool_pairs` at a time.
+    """Score pairs of source and translation as they come, `POOL_LINES` at a time.
 
     translator: of the torch engine. Of its options, only the length penalty counts.
     on_progress: called with the number of pairs just done.
@@ -65,7 +64,7 @@ def score_pairs(
     vocabularies = language_pair.src_vocabulary, language_pair.tgt_vocabulary
     most_tokens = max(FORCED_TOKENS, language_pair.max_src_tokens)
     waiting = iter(pairs)
-    while pool := list(islice(waiting, pool_pairs)):
+    while pool := list(islice(waiting, POOL_LINES)):
         sides = zip(vocabularies, zip(*pool, strict=True), strict=True)
         rows = (map(tuple, vocabulary.encode(texts)) for vocabulary, texts in sides)
         ids = list(zip(*rows, strict=True))
@@ -81,7 +80,7 @@ def score_pairs(
             if number in log_probs:
                 translation = _translation(translator, text, ids[number][1], log_probs[number])
             elif longest[number] > most_tokens:
-                translation = _failed(text, f"more than {most_tokens:,} tokens")
+                translation = failed(f"more than {most_tokens:,} tokens", text)
             else:
                 translation = BLANK
             likelihood.add(translation)
@@ -92,22 +91,13 @@ def _translation(
     translator: Translator, text: str, ids: Ids, log_probs: list[float] | None
 ) -> Translation:
     if log_probs is None:
-        return _failed(text, OUT_OF_MEMORY)
+        return failed(OUT_OF_MEMORY, text)
     vocabulary = translator.language_pair.tgt_vocabulary
     first = len(vocabulary.first)  # language tokens are not part of the translation
     ids, log_probs = ids[first:], log_probs[first:]
     log_prob = sum(log_probs)
     if not math.isfinite(log_prob):
-        return _failed(text, NOT_A_NUMBER)
-    return Translation(
-        text,
-        log_prob / translator.engine.options.penalty(len(log_probs)),
-        log_prob,
-        tuple(vocabulary.tokens(ids)),
-        tuple(log_probs[:-1]),
-        1,
-    )
-
-
-def _failed(text: str, error: str) -> Translation:
-    return Translation(text, -math.inf, -math.inf, (), (), 1, error=error)
+        return failed(NOT_A_NUMBER, text)
+    score = log_prob / translator.engine.options.penalty(len(log_probs))
+    tokens = tuple(vocabulary.tokens(ids))
+    return Translation(text, score, log_prob, tokens, tuple(log_probs[:-1]), 1)

@@ -10,7 +10,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -47,25 +47,13 @@ class Cut(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class SegmentLines:
     """Cuts lines into segments."""
 
-    def __init__(
-        self, language_pair: LanguagePair, config: TranslationConfig, cut: Cut | None = None
-    ) -> None:
-        """Set how lines are cut.
-
-        cut: cuts sentences that are too long, if not only by their length.
-        """
-        self._src_vocabulary = language_pair.src_vocabulary
-        self._tgt_vocabulary = language_pair.tgt_vocabulary
-        self._languages = language_pair.languages
-        self._max_tokens = language_pair.max_src_tokens
-        self._split = config.split
-        self._may_split = not (config.no_split or config.context)
-        self._whole_tokens = language_pair.whole_src_tokens or language_pair.max_src_tokens
-        self._cut = cut or self._cut_by_length
-        self._copies = not config.search.no_copy
+    language_pair: LanguagePair
+    config: TranslationConfig
+    cut: Cut | None = None  # cuts sentences that are too long, if not only by their length
 
     def __call__(
         self,
@@ -86,21 +74,21 @@ class SegmentLines:
         is_document: whether they are units of one, and so split into sentences if that may be.
         has_breaks: whether lines had tags, so that line ends part what is apart.
         """
-        most: float = self._whole_tokens if self._may_split else math.inf
-        if self._split or (is_document and self._may_split):
+        config, pair = self.config, self.language_pair
+        may_split = not (config.no_split or config.context)
+        most: float = (pair.whole_src_tokens or pair.max_src_tokens) if may_split else math.inf
+        if config.split or (is_document and may_split):
             most = 0
         whole = list(map(only_text, lines))
-        tagged = [self._src_vocabulary.split_tag(line) for line in whole]
-        begun = self._tgt_vocabulary.encode_text(prefixes)
-        parts_of_lines = zip(
-            whole, tagged, protected or repeat(()), begun or repeat(()), strict=False
-        )
+        tagged = [pair.src_vocabulary.split_tag(line) for line in whole]
+        begun = pair.tgt_vocabulary.encode_text(prefixes)
+        parts = zip(whole, tagged, protected or repeat(()), begun or repeat(()), strict=False)
         sentences = [
             self._sentences(line, text, spans, most, has_prefix=bool(prefix), has_breaks=has_breaks)
-            for line, (_, text), spans, prefix in parts_of_lines
+            for line, (_, text), spans, prefix in parts
         ]
         texts = [sentence.text for line in sentences for sentence in line]
-        ids = iter(self._src_vocabulary.encode_text(texts))
+        ids = iter(pair.src_vocabulary.encode_text(texts))
         segments = [
             [segment for sentence in line for segment in self._segments(tag, next(ids), sentence)]
             for (tag, _), line in zip(tagged, sentences, strict=True)
@@ -131,24 +119,21 @@ class SegmentLines:
         if not text or text.isspace():
             return []
         position = len(line) - len(text)
-        is_one_line = not (has_breaks and LINE_END in text)
-        if self._copies and not has_prefix and is_one_line:
+        copies, is_one_line = not self.config.search.no_copy, not (has_breaks and LINE_END in text)
+        if copies and not has_prefix and is_one_line:
             copied = text.lstrip() if position else text
             protected_here = _shifted(protected, len(line) - len(copied))
             if not has_words(copied, protected_here):
                 return [_Sentence(copied, "", protected_here, is_copied=True)]
         if has_prefix and most:  # it may be that of several sentences
             most = math.inf
-        parts = _with_whole_pieces(
-            self._parts(text, most, has_breaks), _shifted(protected, position)
-        )
+        spans = _shifted(protected, position)
+        parts = _with_whole_pieces(self._parts(text, most, has_breaks), spans)
         sentences = []
         for number, (part, separator) in enumerate(parts):
-            protected_here = _shifted(
-                protected[_first(protected, position) : _first(protected, position + len(part))],
-                position,
-            )
-            may_copy = self._copies and len(parts) > 1 and (number > 0 or not has_prefix)
+            first, end = _first(protected, position), _first(protected, position + len(part))
+            protected_here = _shifted(protected[first:end], position)
+            may_copy = copies and len(parts) > 1 and (number > 0 or not has_prefix)
             is_copied = may_copy and not has_words(part, protected_here)
             sentences.append(_Sentence(part, separator, protected_here, is_copied))
             position += len(part) + len(separator)
@@ -167,8 +152,8 @@ class SegmentLines:
     def _split_text(self, text: str, most: float) -> list[tuple[str, str]]:
         """Return the sentences of a text, or all of it if it has one, or at most so many tokens."""
         if len(text.encode()) >= most:  # a token has a byte or more
-            sentences = split_sentences(text, self._languages[0])
-            vocabulary = self._src_vocabulary
+            sentences = split_sentences(text, self.language_pair.languages[0])
+            vocabulary = self.language_pair.src_vocabulary
             if len(sentences) > 1 and (not most or len(vocabulary.encode_text([text])[0]) > most):
                 return sentences
         return [(text, "")]
@@ -176,21 +161,22 @@ class SegmentLines:
     def _cut_by_length(
         self, _text: str, _protected: Spans, ids: list[int], most: int, separator: str
     ) -> list[Segment]:
-        return split_ids(self._src_vocabulary, ids, most, self._languages, separator)
+        pair = self.language_pair
+        return split_ids(pair.src_vocabulary, ids, most, pair.languages, separator)
 
     def _segments(self, tag: Ids, ids: list[int], sentence: _Sentence) -> list[Segment]:
         """Return the segments of a sentence."""
         text, separator, protected, is_copied = sentence
-        most = max(1, self._max_tokens - len(tag))
-        segments = self._cut(text, protected, ids, most, separator)
+        pair, cut = self.language_pair, self.cut or self._cut_by_length
+        segments = cut(text, protected, ids, max(1, pair.max_src_tokens - len(tag)), separator)
         if LINE_END in separator and not segments:  # the line stays, with nothing in it
             segments = [Segment(Source(()), separator, copy=Copy("", ()))]
         if is_copied and not any(segment.listed for segment in segments):
-            space = translated_separator(separator, self._languages)
+            space = translated_separator(separator, pair.languages)
             copy = Copy(text, tuple(ids))
             segments = [Segment(Source(copy.ids), space, copy=copy)]
-        elif self._copies and len(segments) > 1:
-            segments = copying(segments, self._src_vocabulary)
+        elif not self.config.search.no_copy and len(segments) > 1:
+            segments = copying(segments, pair.src_vocabulary)
         return [segment.with_tag(tag) for segment in segments] if tag else segments
 
 

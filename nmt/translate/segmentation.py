@@ -199,25 +199,19 @@ def split_ids(
 def _cut_position(tokens: Sequence[str], max_tokens: int) -> int:
     """Return where the next segment begins, 1 to max_tokens, given max_tokens + 1 tokens."""
     candidates = range(max_tokens, max(1, max_tokens // 2) - 1, -1)
-    return min(
-        candidates,
-        key=lambda position: _harm(
-            "".join(tokens[max(0, position - 2) : position]), tokens[position]
-        ),
-    )
+    return min(candidates, key=lambda position: _harm(tokens, position))
 
 
 def _is_in_word(tokens: Sequence[str], cut: int) -> bool:
     """Tell whether all tokens are of one word, so that the best cut is inside it."""
-    harm = _harm("".join(tokens[max(0, cut - 2) : cut]), tokens[cut])
-    return harm >= _TORN_WORD and not any(token.startswith(WORD_START) for token in tokens[1:])
+    is_torn = _harm(tokens, cut) >= _TORN_WORD
+    return is_torn and not any(token.startswith(WORD_START) for token in tokens[1:])
 
 
-def _harm(before: str, after: str) -> int:
-    """Return a cut's harm: 0 between sentences, 1 clauses, 2 words; 3 in a word, 4 a character.
-
-    before: the last two tokens, for example a stop and a closing quote.
-    """
+def _harm(tokens: Sequence[str], cut: int) -> int:
+    """Return a cut's harm: 0 between sentences, 1 clauses, 2 words; 3 in a word, 4 a character."""
+    # Two tokens before, for example a stop and a closing quote.
+    before, after = "".join(tokens[max(0, cut - 2) : cut]), tokens[cut]
     starts_word = after.startswith(WORD_START)
     first = after.removeprefix(WORD_START)[:1]
     mark = before.rstrip(CLOSING if starts_word else WIDE_CLOSING)[-1:]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple
 
 from nmt.data.vocabulary import UNK_ID, Vocabulary
 from nmt.markup.breaks import MarkedLines
@@ -29,8 +30,7 @@ Restore = Callable[[str, Sequence[Link], Sequence[Link]], str]
 links of source tokens that have none of those."""
 
 
-@dataclass(frozen=True)
-class TakenOut:
+class TakenOut(NamedTuple):
     """A line without what the model must not see."""
 
     text: str
@@ -41,26 +41,16 @@ class TakenOut:
 def take_out(
     is_known: Callable[[str], bool], form: str | None, line: str | MarkedLines
 ) -> TakenOut:
-    """Take out of a line, or of a unit of a document, what the model must not see.
+    """Take out of a line, or of a unit of a document, its tags, and signs that the model lacks.
 
     is_known: tells whether the model knows a sign; form: of the tags in lines, if they have some.
     """
+    if form is not None and not isinstance(line, MarkedLines):
+        line = MarkedLines.of(line, form)
     if isinstance(line, MarkedLines):
-        return take_tags_out(is_known, line)
-    if form is not None:
-        return take_tags_out(is_known, MarkedLines.of(line, form))
-    return take_signs_out(is_known, line)
-
-
-def take_tags_out(is_known: Callable[[str], bool], marked: MarkedLines) -> TakenOut:
-    """Take out the tags of a line, and of its lines the signs that the model does not know."""
-    for part in marked.lines:
-        part.take_signs_out(is_known)
-    return TakenOut(marked.text, marked.protected, marked.restore)
-
-
-def take_signs_out(is_known: Callable[[str], bool], line: str) -> TakenOut:
-    """Take out the signs of a line without tags that the model does not know."""
+        for part in line.lines:
+            part.take_signs_out(is_known)
+        return TakenOut(line.text, line.protected, line.restore)
     if not line.isascii() and SIGN.search(line):
         marked = mark_signs(line)
         if marked.take_signs_out(is_known):
@@ -88,16 +78,10 @@ def restored(
     links: tuple[list[Link], list[Link]] = [], []
     if alignment is not None:
         links = alignment.links(src, translation.text, translation.tokens)
-    others = (
-        restored(other, src, restore, keeps_alignment=keeps_alignment)
-        for other in translation.others
-    )
-    return replace(
-        translation,
-        text=restore(translation.text, *links),
-        alignment=alignment if keeps_alignment else None,
-        others=tuple(others),
-    )
+    again = partial(restored, src=src, restore=restore, keeps_alignment=keeps_alignment)
+    text, others = restore(translation.text, *links), tuple(map(again, translation.others))
+    kept = alignment if keeps_alignment else None
+    return replace(translation, text=text, alignment=kept, others=others)
 
 
 def knows_signs(vocabulary: Vocabulary) -> Callable[[str], bool]:

@@ -70,14 +70,10 @@ class ReadTerms:
             position += len(plain)
             first, end = (bisect_left(starts, offset) for offset in (own[0][0], own[-1][1]))
             made = annotate(vocabulary, plain, own, wanted[first:end], most=most)
+            source = replace(segment.source, ids=tuple(made.ids))
+            owners, listed = tuple(made.owners), _words(places[first:end])
             annotated.append(
-                replace(
-                    segment,
-                    source=replace(segment.source, ids=tuple(made.ids)),
-                    plain=plain,
-                    owners=tuple(made.owners),
-                    listed=_words(places[first:end]),
-                )
+                replace(segment, source=source, plain=plain, owners=owners, listed=listed)
             )
         return annotated
 
@@ -174,8 +170,6 @@ def _noted(
     text = translation.text
     if form is not None:
         text = MarkedLines.of(text, form).text
-    return replace(
-        translation,
-        terms=tuple(TermUse.of(word, text, lang) for word in words),
-        others=tuple(_noted(other, words, form, lang) for other in translation.others),
-    )
+    terms = tuple(TermUse.of(word, text, lang) for word in words)
+    others = tuple(_noted(other, words, form, lang) for other in translation.others)
+    return replace(translation, terms=terms, others=others)

@@ -1,27 +1,37 @@
-"""The translator: an engine with vocabularies and options, for Python and for all commands."""
+"""The translator: an engine with vocabularies and options, for Python and for all commands.
+
+`Translator.translate` is the road from lines to their translations, which every way to translate
+takes. Without `context`, a line's translation does not depend on the other lines. Batches change
+only the speed and rounding. This file imports no torch, so that CTranslate2 exports start without
+it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from nmt.errors import NMTError, UsageError
-from nmt.markup.breaks import MarkedLines
+from nmt.lexical.lemmas import is_installed
+from nmt.markup.breaks import LINE_END, MarkedLines
 from nmt.search.engine import Engine
 from nmt.search.options import SearchOptions
-from nmt.translate.context import Before, contexts_of
+from nmt.search.retry import search_guarded
+from nmt.translate.calibration import rate
+from nmt.translate.context import Before, contexts_of, search_windows, windows_of
 from nmt.translate.joined_segments import JoinSegments
 from nmt.translate.language_pair import LanguagePair
 from nmt.translate.options import TranslationConfig
 from nmt.translate.output import Translation
 from nmt.translate.recalled_lines import read_memory, recall_lines
+from nmt.translate.segment import Found
 from nmt.translate.segment_lines import Cut, SegmentLines, only_text
-from nmt.translate.taken_out import knows_signs, take_out
-from nmt.translate.terms import ForceTerms, ReadTerms
-from nmt.translate.translate import search_segments, translate_lines
+from nmt.translate.taken_out import knows_signs, restore_lost_signs, restored, take_out
+from nmt.translate.terms import ForceTerms, ReadTerms, note_terms
 
 if TYPE_CHECKING:
     import torch
@@ -92,8 +102,7 @@ class Translator:
         from nmt.translate.load_model import load
 
         config = TranslationConfig.from_call(path, options, **values)
-        loaded = load(config, device=device, batch_tokens=batch_tokens, threads=threads)
-        return cls(*loaded, config)
+        return cls(*load(config, device=device, batch_tokens=batch_tokens, threads=threads), config)
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         """Refuse to be copied or pickled: packed weights belong to the model that was loaded."""
@@ -159,23 +168,113 @@ class Translator:
                 on_progress(len(remembered))
         rest = [number for number in range(len(asked)) if number not in remembered]
         with self.engine.at_work():
-            translations = translate_lines(
+            translations = self._translate(
                 [asked[number] for number in rest],
                 [begun[number] for number in rest] if begun else [],
                 [list(map(only_text, _as_lines(before[number]))) for number in rest],
-                engine=self.engine,
-                language_pair=self.language_pair,
-                config=self.config,
                 form=form,
                 is_document=bool(units),
-                take_out=partial(take_out, self._is_known, form),
-                segment_lines=self._segment_lines,
-                join_segments=self._join_segments,
                 on_progress=on_progress,
                 on_step=on_step,
             )
         translated = remembered | dict(zip(rest, translations, strict=True))
         return [translated[number] for number in range(len(asked))]
+
+    def _translate(
+        self,
+        lines: Sequence[str | MarkedLines],
+        prefixes: Sequence[str],
+        contexts: Sequence[Sequence[str]],
+        *,
+        form: str | None,
+        is_document: bool,
+        on_progress: Callable[[int], object] | None,
+        on_step: Callable[[], object] | None,
+    ) -> list[Translation]:
+        """Return the translation of each line.
+
+        A line on its way has four forms: its text, `Segment`s that are searched by themselves, what
+        search `Found` for each, and `Translation`s.
+
+        prefixes, contexts: of each line; or none.
+        form: of the tags in lines, if they have some; is_document: whether the lines are its units.
+        """
+        config, language_pair = self.config, self.language_pair
+        # Take out what the model must not see: tags, and signs that it does not know.
+        take = partial(take_out, self._is_known, form)
+        taken = list(map(take, lines))
+        texts = [line.text for line in taken]
+
+        # Segment: cut what is longer than the model was trained for, and copy what has no letters.
+        protected = [line.protected for line in taken]
+        segments = self._segment_lines(
+            texts, prefixes, protected, is_document=is_document, has_breaks=form is not None
+        )
+
+        # Search, first together with the lines before, if you want. A line that fails there is
+        # searched by itself.
+        windows, in_context = {}, dict[int, list[Found | None]]()
+        if config.context:
+            before = [
+                [take(line).text.replace(LINE_END, " ") for line in some] for some in contexts
+            ]
+            windows = windows_of(texts, before, segments, language_pair)
+            in_context = search_windows(self.engine, windows, segments, language_pair, on_step)
+            for number in in_context:
+                segments[number] = [windows[number].segment]
+        alone = [parts for number, parts in enumerate(segments) if number not in in_context]
+        waiting = [segment for segment in chain.from_iterable(alone) if segment.copy is None]
+        if on_progress is not None:  # what needs no search is done
+            copies = sum(map(len, alone)) - len(waiting)
+            on_progress(alone.count([]) + len(in_context) + copies)
+        sources = [segment.source for segment in waiting]
+        results, guarded = search_guarded(
+            self.engine, sources, on_progress=on_progress, on_step=on_step
+        )
+        each = iter(Found(result, number in guarded) for number, result in enumerate(results))
+        found = [
+            in_context.get(number) or [None if segment.copy else next(each) for segment in parts]
+            for number, parts in enumerate(segments)
+        ]
+
+        # Join the translations of a line's segments.
+        is_aligned = config.alignment or form is not None
+        translations = self._join_segments(segments, found, is_aligned=is_aligned)
+        for number, window in windows.items():
+            count = window.lines_before if number in in_context else 0
+            translations[number] = replace(translations[number], context=count, fell_back=not count)
+
+        # Put back what was taken out, and signs that a translation has lost.
+        restores = {
+            number: restore
+            for number, (line, translation) in enumerate(zip(taken, translations, strict=True))
+            if not translation.error
+            and (restore := line.restore or restore_lost_signs(line.text, translation))
+        }
+        if not is_aligned:  # only these lines need an alignment
+            aligned = self._join_segments(
+                [segments[number] for number in restores],
+                [found[number] for number in restores],
+                is_aligned=True,
+            )
+            for number, again in zip(restores, aligned, strict=True):
+                first = translations[number]
+                translations[number] = replace(
+                    again, context=first.context, fell_back=first.fell_back
+                )
+        if config.calibration is not None:  # whose features are those of text without tags
+            rate(config.calibration.curve, texts, translations)
+        for number, restore in restores.items():
+            translations[number] = restored(
+                translations[number], texts[number], restore, keeps_alignment=config.alignment
+            )
+
+        # Note which terms each translation has. A model that reads terms inflects them.
+        if config.terms is not None:
+            inflects = config.reads_annotations and is_installed()
+            lang = language_pair.languages[1] if inflects else None
+            translations = note_terms(translations, segments, form, lang)
+        return translations
 
     def draw_attention(self, line: str, prefix: str = "", *, all_heads: bool = False) -> str:
         """Draw the attention of a line's translation to the line as SVG.
@@ -197,7 +296,7 @@ class Translator:
         if searched is None:
             raise NMTError("cannot draw attention: the line has no letters")
         with self.engine.at_work():
-            ((hypotheses, _),) = search_segments(self.engine, [searched])
+            ((hypotheses,), _) = search_guarded(self.engine, [searched.source])
             if isinstance(hypotheses, str):
                 raise NMTError(f"cannot draw attention: {hypotheses}")
             src_vocabulary = self.language_pair.src_vocabulary
@@ -218,10 +317,9 @@ def _as_lines(lines: Iterable[str]) -> list[str]:
     for line in texts:
         if not isinstance(line, str):
             raise UsageError(f"a line must be a string, not {line!r:.80}")
-    ended = (line.removesuffix("\n") for line in texts)
     return [
-        text.removesuffix("\r") if text != line else text
-        for text, line in zip(ended, texts, strict=True)
+        line.removesuffix("\n").removesuffix("\r") if line.endswith("\n") else line
+        for line in texts
     ]
 
 

@@ -42,17 +42,17 @@ def test_pairs_are_read_back_in_any_order(
     shard = Shard.open(build(tmp_path / "s.bin", pairs, token_bytes=token_bytes))
     assert len(shard) == len(pairs)
     for index in reversed(range(len(pairs))):
-        assert (shard.src(index).tolist(), shard.tgt(index).tolist()) == pairs[index]
+        assert tuple(side.tolist() for side in shard.pair(index)) == pairs[index]
         assert shard.line(index) == LINES[index]
     backwards = list(reversed(pairs))
     rows = shard.rows(np.arange(len(pairs))[::-1])
     assert list(zip(*(side.lists() for side in rows), strict=True)) == backwards
     assert shard.corpus == 6
-    assert shard.src(0).dtype == np.dtype(f"u{token_bytes}")
+    assert shard.pair(0)[0].dtype == np.dtype(f"u{token_bytes}")
     src, tgt = ([len(pair[side]) for pair in pairs] for side in (0, 1))
     assert (shard.src_tokens, shard.tgt_tokens) == (sum(src), sum(tgt))
     # Lengths are signed, so that they can be subtracted.
-    assert (shard.src_lengths - shard.tgt_lengths).tolist() == np.subtract(src, tgt).tolist()
+    assert np.subtract(*shard.all_lengths()).tolist() == np.subtract(src, tgt).tolist()
 
 
 def test_the_bytes_are_as_documented(path: Path) -> None:

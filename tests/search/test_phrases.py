@@ -17,7 +17,7 @@ from nmt.search.engine import SearchResult, Source
 from nmt.search.options import SearchOptions
 from nmt.search.phrase_banks import in_turns
 from nmt.search.phrases import Phrase, SentencePhrases
-from nmt.search.retry import search_placed
+from nmt.search.retry import search_guarded
 from nmt.search.torch_engine import TorchEngine
 
 LIMIT = 4
@@ -208,7 +208,9 @@ def engine_of(model_file: Path, options: SearchOptions) -> TorchEngine:
     return TorchEngine(model, options, device=torch.device("cpu"), batch_tokens=64)
 
 
-REAL = SearchOptions(beam_size=3, n_best=2, max_extra_tokens=12, barred_ids=(0, 1, 2))
+REAL = SearchOptions(
+    beam_size=3, n_best=2, max_extra_tokens=12, no_guard=True, barred_ids=(0, 1, 2)
+)
 
 
 def bests(found: list[SearchResult]) -> list[Ids]:
@@ -223,12 +225,12 @@ def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path)
     short = replace(REAL, max_tokens=3)
     engine = engine_of(model_file, short)
     first, long, last = Phrase(((77, 78),)), Phrase(((79, 80, 81),)), Phrase(((82,),))
-    found, free = bests(
-        search_placed(engine, [Source((300,), phrases=(first, long, last)), Source((300,))])
-    )
+    sources = [Source((300,), phrases=(first, long, last)), Source((300,))]
+    found, free = bests(search_guarded(engine, sources)[0])
     assert contains(found, first)
     assert contains(found, last)
-    (found,) = bests(search_placed(engine, [Source((300,), phrases=(Phrase(((77,) * 4,)),))]))
+    sources = [Source((300,), phrases=(Phrase(((77,) * 4,)),))]
+    (found,) = bests(search_guarded(engine, sources)[0])
     assert found == free
 
 
@@ -238,7 +240,6 @@ def test_what_search_cannot_place_is_left_out_on_a_second_try(model_file: Path) 
     joined = WordEdges(inside, inside, none, none, none)
     options = replace(REAL, max_tokens=2, find_word_edges=lambda: joined)
     first, second = Phrase(((77,),)), Phrase(((78,),))
-    (found,) = bests(
-        search_placed(engine_of(model_file, options), [Source((300,), phrases=(first, second))])
-    )
+    sources = [Source((300,), phrases=(first, second))]
+    (found,) = bests(search_guarded(engine_of(model_file, options), sources)[0])
     assert contains(found, first, joined) != contains(found, second, joined)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +9,7 @@ from tables import A, B, C
 
 from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
-from nmt.search.retry import (
-    can_look_first,
-    count_loops,
-    search_again_if_suspicious,
-    search_with_low_limit,
-)
+from nmt.search.retry import count_loops, search_guarded
 
 TEXT = (5, 6, 7, 8, 9)
 OTHER = (5, 6, 8)
@@ -63,17 +57,6 @@ class Written(Engine):
 
 def ids_of(found: Sequence[SearchResult]) -> list[Ids | str]:
     return [one if isinstance(one, str) else one[0].ids for one in found]
-
-
-def search_guarded(
-    engine: Engine,
-    sources: Sequence[Source],
-    on_progress: Callable[[int], object] | None = None,
-    on_step: Callable[[], object] | None = None,
-) -> tuple[list[SearchResult], set[int]]:
-    search = partial(search_with_low_limit, engine) if can_look_first(engine) else engine.search
-    results = search(sources, on_progress=on_progress, on_step=on_step)
-    return results, search_again_if_suspicious(engine, sources, results, on_step=on_step)
 
 
 SHORT = Source((1, 2, 3, 4, 5))

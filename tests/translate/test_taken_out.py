@@ -8,7 +8,7 @@ import pytest
 from nmt.markup.breaks import MarkedLines
 from nmt.markup.text_units import Link
 from nmt.translate.output import Translation
-from nmt.translate.taken_out import restore_lost_signs, take_out, take_signs_out, take_tags_out
+from nmt.translate.taken_out import restore_lost_signs, take_out
 
 
 def known(sign: str) -> bool:
@@ -39,7 +39,7 @@ def links_of(source: str, translation: str, pairs: str) -> list[Link]:
 def test_tags_are_put_back_where_their_words_go(
     line: str, text: str, kept: str, translation: str, pairs: str, expected: str
 ) -> None:
-    taken = take_tags_out(known, MarkedLines.of(line, "html"))
+    taken = take_out(known, None, MarkedLines.of(line, "html"))
     assert taken.text == text
     assert [text[start:end] for start, end in taken.protected] == kept.split()
     assert taken.restore is not None
@@ -47,14 +47,14 @@ def test_tags_are_put_back_where_their_words_go(
 
 
 def test_only_signs_that_the_model_does_not_know_are_taken_out() -> None:
-    taken = take_signs_out(known, "кот 😀 и € 5")
+    taken = take_out(known, None, "кот 😀 и € 5")
     assert (taken.text, taken.protected) == ("кот  и € 5", ())
     assert taken.restore is not None
     links = links_of(taken.text, "a cat and € 5", "кот-cat и-and")
     assert taken.restore("a cat and € 5", links, []) == "a cat 😀 and € 5"
     for line in ("a cat", "кот и € 5", "😀"):  # nothing, known ones, and no word beside it
-        assert take_signs_out(known, line).restore is None
-        assert take_signs_out(known, line).text == line
+        assert take_out(known, None, line).restore is None
+        assert take_out(known, None, line).text == line
 
 
 def test_signs_that_a_translation_has_lost_are_put_back() -> None:
@@ -81,7 +81,7 @@ def test_lines_with_tags_and_units_are_taken_out_alike() -> None:
 def test_a_parsed_unit_may_go_to_another_process(line: str) -> None:
     here = MarkedLines.of(line, "html")
     there = pickle.loads(pickle.dumps(here))  # also if its elements are deep inside each other
-    one, other = (take_tags_out(known, marked) for marked in (here, there))
+    one, other = (take_out(known, None, marked) for marked in (here, there))
     assert (one.text, one.protected) == (other.text, other.protected)
     assert one.restore is not None and other.restore is not None
     assert one.restore(one.text, [], []) == other.restore(other.text, [], [])

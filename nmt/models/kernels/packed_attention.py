@@ -102,8 +102,7 @@ _is_known_to_have_flash_attention: dict[int, bool] = {}
 
 def _has_flash_attention(gpu: int) -> bool:
     if gpu not in _is_known_to_have_flash_attention:
-        since_ampere = torch.cuda.get_device_capability(gpu) >= (8, 0)
-        _is_known_to_have_flash_attention[gpu] = since_ampere
+        _is_known_to_have_flash_attention[gpu] = torch.cuda.get_device_capability(gpu) >= (8, 0)
     return _is_known_to_have_flash_attention[gpu]
 
 
@@ -161,9 +160,8 @@ def attend_packed(
         attend_sentences = _kernels.attend_sentences
         if attend_sentences and _suit_kernel(projected[0], queries.packed, keys.packed):
             after = 0 if causal else ANY_DISTANCE
-            return attend_sentences(
-                projected, queries.packed.starts, keys.packed.starts, after=after
-            )
+            starts = queries.packed.starts, keys.packed.starts
+            return attend_sentences(projected, *starts, after=after)
         query, key, value = (part for x in projected for part in _parts(x))  # (n or m, H, K)
         # What `torch.nn.attention.varlen_attn` calls, without 0.2 ms of Python each time.
         attended: Tensor = torch.ops.aten._flash_attention_forward(
@@ -214,8 +212,7 @@ def attention_weights(
     ]
     layout = AttentionLayout.of(*sides, causal=causal)
     wide = torch.promote_types(projected[0].dtype, torch.float32)
-    parts = in_heads([x.to(wide) for x in projected], layout.queries, layout.keys)
-    query, key = islice(parts, 2)
+    query, key = islice(in_heads([x.to(wide) for x in projected], layout.queries, layout.keys), 2)
     (query,), (key,) = layout.queries.groups(query), layout.keys.groups(key)  # (B * H, T or S, K)
     for_keys = None if relative is None else relative[0].to(wide)
     weights = padded_weights(query, key, layout, 0, for_keys)
@@ -318,9 +315,8 @@ class _PaddedAttention(torch.autograd.Function):
         attended = laid_out[0].new_empty(len(queries.tokens), laid_out[2].shape[1])  # (P, V)
         each: list[tuple[Tensor, Tensor | None]] = []  # weights of a group, and by distance
         parts = [side.groups(x) for side, x in zip((queries, keys, keys), laid_out, strict=True)]
-        for group, (query, key, value, out) in enumerate(
-            zip(*parts, queries.groups(attended), strict=True)
-        ):
+        groups = zip(*parts, queries.groups(attended), strict=True)
+        for group, (query, key, value, out) in enumerate(groups):
             weights = padded_weights(query, key, layout, group, for_keys)
             # Into its part of the result of all groups, so that nothing is concatenated.
             torch.bmm(weights, value, out=out)  # (B * H, T, V)
@@ -378,5 +374,4 @@ class _PaddedAttention(torch.autograd.Function):
             (layout.keys if number else layout.queries).packed(x.to(dtype))
             for number, x in enumerate(for_laid_out)
         ]
-        relative = [None if x is None else x.to(dtype) for x in for_relative]
-        return None, *relative, *packed
+        return None, *[None if x is None else x.to(dtype) for x in for_relative], *packed

@@ -7,7 +7,7 @@ heads, K and V the widths of a head's keys and values, n and m tokens of packed 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class PaddedLayout:
         """Lay all sentences out, in a length that is a multiple of some number."""
         (group,) = packed.in_one_group().groups
         longest = -(-packed.longest // multiple) * multiple
-        return cls.of_group(packed, replace(group, longest=longest))
+        return cls.of_group(packed, group._replace(longest=longest))
 
     @classmethod
     def of_group(cls, packed: Packed, group: PaddedGroup) -> PaddedLayout:
@@ -94,8 +94,7 @@ class HeadLayout:
     @classmethod
     def of(cls, groups: Sequence[PaddedLayout], num_heads: int) -> HeadLayout:
         """Lay the heads of groups out, which together have all tokens in their order."""
-        device = groups[0].tokens.device
-        head = torch.arange(num_heads, device=device)  # (H,)
+        head = torch.arange(num_heads, device=groups[0].tokens.device)  # (H,)
         tokens, heads, places, shapes, first = [], [], [], [], 0
         for group in groups:
             rows, length = group.tokens.shape
@@ -128,10 +127,8 @@ class HeadLayout:
     def groups(self, laid_out: Tensor) -> list[Tensor]:
         """View (P, K) as the groups' tensors (B * H, L, K)."""
         parts = torch.split(laid_out, [rows * length for rows, length in self.shapes])
-        return [
-            part.view(rows, length, -1)
-            for part, (rows, length) in zip(parts, self.shapes, strict=True)
-        ]
+        shaped = zip(parts, self.shapes, strict=True)
+        return [part.view(rows, length, -1) for part, (rows, length) in shaped]
 
 
 def in_heads(projected: Projected, queries: HeadLayout, keys: HeadLayout) -> Iterator[Tensor]:
