@@ -39,7 +39,7 @@ _MOST_ON_CPUS = 8
 """The most processes on CPUs that are chosen: each sends its gradient to all others."""
 _SECONDS_OF_NFS = 10.0
 """How long a machine looks for what another has just written."""
-_BYTES_OF_A_PARAMETER, _BYTES_OF_A_PROCESS = 20, 1 << 30
+_BYTES_OF_A_PARAMETER, _BYTES_OF_A_PROCESS = 20, 1 << 29
 """Memory that a process on a CPU should have: for fp32 weights, gradient, Adam's vectors and an
 average, and besides for torch itself and a micro-batch, which is smaller if need be."""
 

@@ -58,7 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (6, 1_600, 100, 3, "500 tokens"),
         (2, 200, 100, 1, "500 tokens"),
         (64, 25_000, 100, 8, "more than 8"),
-        (8, 4_000, 5, 4, "memory"),
+        (8, 4_000, 2.5, 4, "memory"),
         (8, 4_000, 0.1, 1, "memory"),
     ],
 )
