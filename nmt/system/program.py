@@ -79,6 +79,9 @@ def prepare_libraries() -> None:
 
     let_waiting_threads_sleep()
     let_gpu_memory_grow()
+    # oneDNN keeps the newest 1,024 products that it has built, of 0.6 MB or more each. With 64,
+    # training and translation are as fast. With none, training takes 1.3 times as long.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     # Or, where no name server answers, torch reports each connection that it cannot name.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 

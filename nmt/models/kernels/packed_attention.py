@@ -311,7 +311,8 @@ class _PaddedAttention(torch.autograd.Function):
         wide = batched_type(projected[0])
         for_keys, for_values = (None if x is None else x.to(wide) for x in (for_keys, for_values))
         # (P, K), (P, K), (P, V)
-        laid_out = [x.to(wide) for x in in_heads(projected, queries, keys)]
+        narrow = list(in_heads(projected, queries, keys))
+        laid_out = [x.to(wide) for x in narrow]
         attended = laid_out[0].new_empty(len(queries.tokens), laid_out[2].shape[1])  # (P, V)
         each: list[tuple[Tensor, Tensor | None]] = []  # weights of a group, and by distance
         parts = [side.groups(x) for side, x in zip((queries, keys, keys), laid_out, strict=True)]
@@ -325,7 +326,9 @@ class _PaddedAttention(torch.autograd.Function):
                 by_distance = sum_by_distance(weights, len(for_values) // 2)
                 out += by_distance @ for_values
             each.append((weights, by_distance))
-        ctx.save_for_backward(for_keys, for_values, *laid_out, *chain(*each))  # query is scaled
+        # Which of both: in fp32 they are the same, with the query scaled.
+        saved = laid_out if wide == dtype else narrow
+        ctx.save_for_backward(for_keys, for_values, *saved, *chain(*each))
         ctx.layout, ctx.parts = layout, [x.shape[1] for x in projected]
         return queries.packed(attended[None])[:, 0].to(dtype)  # (n, H, V)
 
@@ -333,7 +336,9 @@ class _PaddedAttention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         for_keys, for_values, *saved = ctx.saved_tensors
         layout, sides = ctx.layout, (ctx.layout.queries, ctx.layout.keys, ctx.layout.keys)
-        laid_out, each = saved[:3], saved[3:]
+        laid_out, each = [x.to(batched_type(x)) for x in saved[:3]], saved[3:]
+        if laid_out[0] is not saved[0]:
+            laid_out[0] *= laid_out[0].shape[-1] ** -0.5
         # What a product of the model made together has its gradients in one tensor.
         for_laid_out: list[Tensor] = []  # each (parts, P, K)
         done = 0
@@ -365,7 +370,7 @@ class _PaddedAttention(torch.autograd.Function):
                 by_score = sum_by_distance(for_scores, len(for_keys) // 2)
                 for_query += by_score @ for_keys
                 for_relative[0] += by_score.flatten(0, 1).t() @ query.flatten(0, 1)
-            for_query.mul_(query.shape[-1] ** -0.5)  # for_key needs none: the saved query is scaled
+            for_query.mul_(query.shape[-1] ** -0.5)  # for_key needs none: query is scaled
             torch.bmm(for_scores.transpose(1, 2), query, out=for_key)
             torch.bmm(weights.transpose(1, 2), gradient, out=for_value)
         # `for_query`, `for_key` and `for_value` are views of `for_laid_out`, which is full now.
