@@ -124,7 +124,8 @@ def _fastest_on_cpu(
 
     torch and fp32 are the defaults: anything else must win clearly in short rounds of training.
     """
-    with torch.random.fork_rng(devices=[]):  # the run's own numbers stay as they are
+    # The run's own random numbers stay as they are. A copy of a process has none of its threads.
+    with torch.random.fork_rng(devices=[]), torch_threads(1):
         trial = _trial(recipe, data, ranks)
         if matmul == "auto":
             matmul = "onednn" if _is_won_by_onednn(*trial) else "torch"

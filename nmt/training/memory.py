@@ -29,7 +29,7 @@ from nmt.data.batches import Batch, FixedShape, SplitBounds, collate
 from nmt.data.folder import DataFolder
 from nmt.data.shards import TokenRows
 from nmt.errors import NMTError
-from nmt.models.device import dtype_of
+from nmt.models.device import dtype_of, torch_threads
 from nmt.models.layers import forget_masks
 from nmt.models.registry import build_model, shapes_only
 from nmt.system.own_process import in_a_copy
@@ -216,8 +216,12 @@ def fitting_tokens(recipe: Recipe, data: DataFolder, train_step: TrainStep) -> i
             return True
         if ranks.local_rank:  # the first process of a machine answers for all of them
             return True
-        # torch loads 70 MB of code for its meta device.
-        need: int = in_a_copy(lambda: memory_needs(recipe, sizes, batch)["micro-batch"])
+
+        def needed() -> int:
+            with torch_threads(1):  # a copy of this process has none of its threads
+                return memory_needs(recipe, sizes, batch)["micro-batch"]
+
+        need: int = in_a_copy(needed)  # torch loads 70 MB of code for its meta device
         copy_to_save = sum(vector.nbytes for vector in train_step.optimizer.vectors().values())
         return need + copy_to_save < available_bytes() / ranks.local_world_size
 

@@ -6,8 +6,8 @@ the recipe's `matmul` records the choice. oneDNN's operator is private to torch.
 gives other results, torch's default stays. Models that only translate may pack their weights
 (`nmt.models.packed_weights`).
 
-oneDNN builds a primitive for each shape of a product, of 0.6 MB or more each, and keeps the newest of
-them (see `program.prepare_libraries`). So its products take few numbers of rows (`in_few_sizes`).
+oneDNN builds a primitive for each shape of a product, of 0.6 MB or more each, and keeps the newest
+(see `program.prepare_libraries`). So its products take few numbers of rows (`in_few_sizes`).
 """
 
 from __future__ import annotations
