@@ -22,6 +22,7 @@ _STEPS = 25  # of Newton's method
 _RIDGE = 0.25  # on all weights but the constant
 _GROUPS = 6  # of lines, by what the curve tells
 _ENDS = 10, 90  # percentiles, between which an interval holds 8 of 10 lines
+_NEAREST = 1e-3  # to 0 and to 1 that a curve tells
 _USUAL = 1  # percentile of the log-probability of a token
 _DRAWS = 1_000
 
@@ -68,7 +69,9 @@ class Curve:
     weights: tuple[float, ...]  # of the constant and the features (F + 1,)
     told: tuple[float, ...]  # by the curve: the mean of each group, in ascending order
     corrections: tuple[float, ...]  # of what is told, at these means
-    lows: tuple[float, ...]  # the ends of the interval, from what is told and corrected
+    # The ends of the interval, as shares of the way from what is told and corrected to 0 and to 1.
+    # Many lines of good text have a chrF of 1, which no distance reaches from all of a group.
+    lows: tuple[float, ...]
     highs: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -103,8 +106,11 @@ class Curve:
         groups = np.array_split(np.argsort(told, kind="stable"), _GROUPS)
         centres = [told[group].mean() for group in groups]
         corrections = [(true - told)[group].mean() for group in groups]
-        left = true - told - np.interp(told, [0, *centres], [0, *corrections])
-        lows, highs = np.transpose([np.percentile(left[group], _ENDS) for group in groups])
+        told = _inside(told + np.interp(told, [0, *centres], [0, *corrections]))
+        ways = np.array([true / told - 1, (true - told) / (1 - told)])  # to 0, and to 1
+        lows, highs = np.transpose(
+            [list(map(np.percentile, ways[:, group], _ENDS)) for group in groups]
+        )
         lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)  # if a few lines are far off
         usual = np.percentile(rows[:, 0], _USUAL)
         lists = means, deviations, weights, centres, corrections, lows, highs
@@ -117,9 +123,9 @@ class Curve:
 
         scaled = (rows - self.means) / self.deviations
         told = _logistic(self.weights[0] + scaled @ self.weights[1:])
-        told += np.interp(told, [0, *self.told], [0, *self.corrections])
-        ends = (told + np.interp(told, self.told, each) for each in (self.lows, self.highs))
-        percent = np.clip([told, *ends], 0, 1).T * 100
+        low, high = (np.interp(told, self.told, each) for each in (self.lows, self.highs))
+        told = _inside(told + np.interp(told, [0, *self.told], [0, *self.corrections]))
+        percent = np.clip([told, told + low * told, told + high * (1 - told)], 0, 1).T * 100
         is_unusual = rows[:, 0] < self.least_usual
         return [
             Estimate(chrf, low, high, unusual)
@@ -127,6 +133,10 @@ class Curve:
                 percent.tolist(), is_unusual.tolist(), strict=True
             )
         ]
+
+
+def _inside(chrf: NDArray[np.float64]) -> NDArray[np.float64]:
+    return chrf.clip(_NEAREST, 1 - _NEAREST)
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:

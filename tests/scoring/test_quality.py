@@ -51,6 +51,16 @@ def test_lines_that_are_all_alike_have_a_curve(chrf: float) -> None:
     assert try_halves(rows, all_alike).correlation == 0
 
 
+def test_intervals_of_good_text_reach_lines_without_a_fault() -> None:
+    rows, chrf = lines(3_000, seed=9)
+    is_perfect = np.random.default_rng(9).random(3_000) < 0.2
+    chrf[is_perfect] = 100
+    told = Curve.fit(rows[:1_000], chrf[:1_000]).estimates(rows[1_000:])
+    inside = [one.low <= true <= one.high for one, true in zip(told, chrf[1_000:], strict=True)]
+    assert 0.75 < np.mean(inside) < 0.92
+    assert np.mean(inside, where=is_perfect[1_000:]) > 0.9
+
+
 def test_an_interval_holds_its_estimate_even_if_a_few_lines_are_far_off() -> None:
     rows, chrf = lines(1_000, seed=8)[0], np.where(np.arange(1_000) % 20, 100.0, 0.0)
     assert all(one.low <= one.chrf <= one.high for one in Curve.fit(rows, chrf).estimates(rows))
