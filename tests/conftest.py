@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import corpora
-from command_line import QUICK, Answer, Nmt, TranslateText
+from command_line import QUICK, Answer, Nmt, Stderr, TranslateText
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from network_of_hosts import Host, missing, network
@@ -267,6 +267,12 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Answer(caught.value.code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Stderr:
+    """Returns what was written to stderr since the last call."""
+    return lambda: capsys.readouterr().err
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import cast
 from unicodedata import normalize
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, Stderr
 from prepare_job import Job
 from toy_training import pairs, prepare_toy, train, write_text
 
@@ -73,9 +73,7 @@ def test_translations_are_kept_and_compared_with_a_baseline(nmt: Nmt, tmp_path: 
 
 
 @pytest.mark.parametrize("composes", [True, False])
-def test_letters_and_marks_are_compared_as_in_validation(
-    composes: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_letters_and_marks_are_compared_as_in_validation(composes: bool, stderr: Stderr) -> None:
     reference = "\u0958\u0932\u092e \u092f\u0939\u093e\u0901 \u0939\u0948"  # which NFC takes apart
     output = normalize("NFC", reference) + " ."
     lines = (["a"] * 2, [f"{reference} ."] * 2)
@@ -83,18 +81,16 @@ def test_letters_and_marks_are_compared_as_in_validation(
     test = _TestSet("run", "test", cast(HeldOut, text), [output] * 2, composes)
     scores = _scores([test], ["bleu"])
     assert (scores["bleu"].score.score == pytest.approx(100)) == composes
-    told = capsys.readouterr().err
+    told = stderr()
     assert told.count("NFC") == (2 if composes else 1)
     assert ("2 of 2" in told) and ("line 1 " in told) != composes
 
 
-def test_quotes_of_another_kind_than_the_reference_s_are_reported(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_quotes_of_another_kind_than_the_reference_s_are_reported(stderr: Stderr) -> None:
     lines = (["a"], ["Ответ — “да”."])
     text = SimpleNamespace(langs=("en", "ru"), lines=lambda: lines, far_half=list)
     _scores([_TestSet("run", "test", cast(HeldOut, text), ["Ответ — «да»."], True)], ["chrf"])
-    assert "« for “" in capsys.readouterr().err
+    assert "« for “" in stderr()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
-from command_line import QUICK, Answer, Nmt
+from command_line import QUICK, Answer, Nmt, Stderr
 
 from nmt.errors import UsageError
 from nmt.jobs.file_pairs import find_files
@@ -117,9 +117,7 @@ def test_outputs_that_do_not_fit_are_refused_before_any_work(
 
 @pytest.mark.usefixtures("folder")
 def test_files_of_inner_folders_keep_their_places(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("season1/a", "season1/deep/b", ".hidden/x", "run/model", "out/a"):
@@ -129,13 +127,13 @@ def test_files_of_inner_folders_keep_their_places(
     places = ["a", "b", "c", "season1/a", "season1/deep/b"]
     expected = [(Path("in", place), Path("in/out", place)) for place in places]
     assert find_files(["in"], "in/out", [Path("in/run")]) == expected
-    assert "in/link: is a link to a folder" in capsys.readouterr().err
+    assert "in/link: is a link to a folder" in stderr()
     Path("in/link").unlink()
     assert find_files(["in/**"], "in/out", [Path("in/run")]) == expected
     assert find_files(["in/*/a"], "in/out") == [(Path("in/season1/a"), Path("in/out/season1/a"))]
-    assert not capsys.readouterr().err
+    assert not stderr()
     assert find_files(["in/*"], "in/out") == expected[:3]
-    assert "3 folders are not looked into, such as in/out; use in/**" in capsys.readouterr().err
+    assert "3 folders are not looked into, such as in/out; use in/**" in stderr()
 
 
 # ------------------------------------------------------------------------ what somebody corrected

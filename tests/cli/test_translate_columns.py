@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, Stderr
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError
@@ -77,7 +77,7 @@ def test_bad_bytes_are_counted_and_other_cells_keep_theirs(translate: Nmt, tmp_p
     assert output.read_bytes() == written + "\ufffd\n".encode()
 
 
-def test_documents_in_cells_are_warned_of(tmp_path: Path, capsys: Any) -> None:
+def test_documents_in_cells_are_warned_of(tmp_path: Path, stderr: Stderr) -> None:
     source = tmp_path / "x.jsonl"
     texts = [
         '```json\n{\n  "a": "A cat"\n}\n```',
@@ -89,7 +89,7 @@ def test_documents_in_cells_are_warned_of(tmp_path: Path, capsys: Any) -> None:
     start: Any = partial(Saying, "x")
     utf_8 = Encoding.find("utf-8")
     translate_table(source, content, ("s", "t"), encoding=utf_8, pool_lines=9, start=start)
-    assert "2 texts look like JSON" in capsys.readouterr().err
+    assert "2 texts look like JSON" in stderr()
 
 
 @pytest.mark.parametrize(

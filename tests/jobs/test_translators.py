@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from calls import calls_of
+from command_line import Stderr
 
 from nmt.errors import WorkerDied
 from nmt.jobs.lines import Line
@@ -41,11 +42,7 @@ def translate(model_file: Path) -> list[Translation]:
 
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
-    model_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    deaths: int,
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr, deaths: int
 ) -> None:
     undisturbed = translate(model_file)
     really_translate = Translator.translate
@@ -64,7 +61,7 @@ def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
     found = translate(model_file)
     assert [one.text for one in found] == [one.text for one in undisturbed]
     assert batches.read_text().split() == ["4096", "2048", "1024"][: deaths + 1]
-    assert capsys.readouterr().err.count("warning: ") == deaths
+    assert stderr().count("warning: ") == deaths
 
 
 def test_each_worker_has_its_gpu_also_after_one_has_died_as_it_took_it(

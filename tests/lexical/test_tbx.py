@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 
 from nmt.errors import DataError
 from nmt.lexical.tbx import read_tbx
@@ -96,17 +97,15 @@ def test_the_variant_that_serves_best_is_taken(
     assert sorted(read(tmp_path, f"{V2}{text}</body></text></martif>", langs)) == sorted(found)
 
 
-def test_entries_without_a_translation_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entries_without_a_translation_are_counted(tmp_path: Path, stderr: Stderr) -> None:
     cat = entry_2(("en", term_2("cat")), ("de", term_2("Katze")))
     others = entry_2(("en", term_2("dog"))) + entry_2(
         ("en", term_2("owl")), ("de", term_2("Kauz", "obsolete"))
     )
     assert read(tmp_path, f"{V2}{cat}{others}</body></text></martif>") == [("cat", ("Katze",))]
-    assert "x.tbx: 1 of 3 entries" in capsys.readouterr().err
+    assert "x.tbx: 1 of 3 entries" in stderr()
     read(tmp_path, f"{V2}{cat}</body></text></martif>")
-    assert capsys.readouterr().err == ""
+    assert stderr() == ""
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from text_formats import xlsx
 
 from nmt.errors import DataError, UsageError
@@ -142,10 +143,10 @@ def test_a_cell_may_hold_alternatives_and_brackets(read: Read, row: str, found: 
     ],
 )
 def test_what_is_left_out_or_read_otherwise_is_told(
-    read: Read, capsys: pytest.CaptureFixture[str], text: str, told: str
+    read: Read, stderr: Stderr, text: str, told: str
 ) -> None:
     read(text)
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = stderr().splitlines()
     assert re.search(told, line)
 
 
@@ -158,22 +159,18 @@ def test_what_is_left_out_or_read_otherwise_is_told(
     ],
 )
 def test_a_list_of_capitals_is_told(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: str,
-    langs: tuple[str, str],
-    is_told: bool,
+    tmp_path: Path, stderr: Stderr, words: str, langs: tuple[str, str], is_told: bool
 ) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("".join(f"{word} {n}\tx\n" for n in "ab" for word in words.split()))
     read_terms(path, langs)
-    assert ("10 of 10 terms" in capsys.readouterr().err) == is_told
+    assert ("10 of 10 terms" in stderr()) == is_told
 
 
-def test_nothing_is_told_of_good_terms(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_told_of_good_terms(read: Read, stderr: Stderr) -> None:
     read("tree\tBaum\ncat, dog\tKatze, Hund\n(big)\t(groß) und (klein)er\n")
     assert read('sep=;\r\n"dog";"Hund"\r\ncat;Katze\r\n', "x.csv")["dog"] == ("Hund",)
-    assert capsys.readouterr().err == ""
+    assert stderr() == ""
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job
 
 from nmt.data.corpus import Encoding
@@ -70,15 +71,10 @@ def test_unequal_sides_are_refused_with_both_counts(
     ],
 )  # fmt: skip
 def test_what_is_odd_about_the_encoding_is_warned_of(
-    tmp_path: Path,
-    valid: str,
-    capsys: pytest.CaptureFixture[str],
-    src: bytes,
-    encoding: str,
-    warning: str | None,
+    tmp_path: Path, valid: str, stderr: Stderr, src: bytes, encoding: str, warning: str | None
 ) -> None:
     (train,) = survey(write(tmp_path, "train", src, b"x\n" * 100), valid, encoding=encoding).train
-    said = capsys.readouterr().err
+    said = stderr()
     assert [len(side.warnings) for side in train.surveys] == [int(warning is not None), 0]
     assert warning in said if warning else "warning" not in said
 

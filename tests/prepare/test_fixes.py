@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import Nmt
+from command_line import Nmt, Stderr
 from hypothesis import given
 from hypothesis import strategies as st
 from prepare_job import Job, content, job_of, pairs, pairs_in, write
@@ -86,7 +86,7 @@ def flaws(folder: DataFolder) -> tuple[FlawRecord, ...]:
 
 
 def test_without_fix_they_are_kept_counted_and_warned_of(
-    nmt: Nmt, job: Job, capsys: pytest.CaptureFixture[str]
+    nmt: Nmt, job: Job, stderr: Stderr
 ) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == list(map(broken, range(SIZE)))
@@ -94,7 +94,7 @@ def test_without_fix_they_are_kept_counted_and_warned_of(
         FlawRecord("entities", "src", 20, 0, 2, "&#39;"),
         FlawRecord("encoding", "tgt", 12, 0, 3, "fÃ¼r"),
     )
-    told = capsys.readouterr().err
+    told = stderr()
     assert re.search(r"train\.en: 20 of 60 .* &#39; in line 2; --fix entities", told)
     assert re.search(r"train\.de: 12 of 60 .* fÃ¼r in line 3; --fix encoding", told)
     report = (folder.path / "rejects.txt").read_text(encoding="utf-8")
@@ -120,12 +120,12 @@ def fixed(job: Job) -> Job:
 
 
 def test_repaired_text_is_as_if_it_had_been_right(
-    fixed: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fixed: Job, tmp_path: Path, stderr: Stderr
 ) -> None:
     folder = fixed.but(keep_text=True).prepare()
     assert pairs_in(folder) == CLEAN
     assert [flaw.repaired for flaw in flaws(folder)] == [20, 12]
-    assert "warning" not in capsys.readouterr().err
+    assert "warning" not in stderr()
     right = fixed.but(
         out=tmp_path / "right", train=(f"{tmp_path}/clean",), fix=(), keep_text=True
     ).prepare()
@@ -154,14 +154,14 @@ def test_the_rules_and_duplicates_see_the_repaired_text(fixed: Job, tmp_path: Pa
 
 
 def test_valid_and_test_stay_as_they_are_with_a_warning(
-    fixed: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fixed: Job, tmp_path: Path, stderr: Stderr
 ) -> None:
     raw = write(tmp_path, "news", [("don&#39;t", "fÃ¼r")])
     folder = fixed.but(valid=raw, test=(raw,)).prepare()
     for split in ("valid", "test-news"):
         assert (folder.path / f"{split}.en").read_text(encoding="utf-8") == "don&#39;t\n"
         assert (folder.path / f"{split}.de").read_text(encoding="utf-8") == "fÃ¼r\n"
-    told = capsys.readouterr().err
+    told = stderr()
     assert "news.en: 1 of 1" in told
     assert "news.de: 1 of 1" in told
 
@@ -177,12 +177,12 @@ def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
 
 
 def test_the_tildes_of_hunalign_are_counted_and_taken_out(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Job, tmp_path: Path, stderr: Stderr
 ) -> None:
     lines = [(f"{src}. ~~~ And ~~~ more.", f"~5 ~~ {tgt}") for src, tgt in pairs(60)]
     job = job.but(train=(write(tmp_path, "lf", lines),))
     plain = job.prepare()
-    said = capsys.readouterr().err
+    said = stderr()
     assert re.search(r"lf\.en: 60 of 60 lines have the ~~~ .*; --fix hunalign", said)
     assert pairs_in(plain) == lines and not re.search(r"lf\.de: .* hunalign", said)
     fixed = job.but(out=tmp_path / "fixed", fix=("hunalign",)).prepare()

@@ -5,6 +5,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, job_of, write
 
 from nmt.errors import DataError, NMTError, UsageError
@@ -111,9 +112,7 @@ def test_such_pairs_are_dropped_and_counted(job: Job, tmp_path: Path) -> None:
     assert without.info.train.corpora[0].rejected == {}
 
 
-def test_what_the_model_confuses_in_valid_counts_as_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_model_confuses_in_valid_counts_as_one(tmp_path: Path, stderr: Stderr) -> None:
     nynorsk = "Det er kaldt ute i kveld."  # surely Danish, says the model
     right = "I do not know why the shop is closed.", "Eg veit ikkje kvifor butikken er stengd."
     cold = "It is cold.", nynorsk
@@ -128,10 +127,10 @@ def test_what_the_model_confuses_in_valid_counts_as_one(
     )
     folder = job.but(out=tmp_path / "strict").prepare()
     assert folder.info.train.corpora[0].rejected == {"language": 3}
-    assert "--langid would" not in capsys.readouterr().err
+    assert "--langid would" not in stderr()
     folder = job.but(valid=other).prepare()
     assert folder.info.train.corpora[0].rejected == {"language": 2}
-    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "--langid would" in line]
+    (warning,) = [line for line in stderr().splitlines() if "--langid would" in line]
     assert "100.0%" in warning
     assert str(tmp_path / "other.de") in warning
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, content, pairs, stop, write
 
 from nmt.data.shards import ShardBuilder
@@ -133,27 +134,23 @@ def test_a_disk_without_room_is_refused_with_both_figures(
 
 
 def test_preparing_the_same_again_changes_nothing_and_says_so(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Job, tmp_path: Path, stderr: Stderr
 ) -> None:
     fingerprint = job.but(keep=("ratio", "control"), encoding="UTF8").prepare().fingerprint
     before = {path: path.stat().st_mtime_ns for path in job.out.iterdir()}
-    capsys.readouterr()
+    stderr()
     # The order of the rules, the encoding's spelling and the name of the text do not matter.
     for lang in ("en", "de"):
         (tmp_path / f"train.{lang}").rename(tmp_path / f"moved.{lang}")
     same = job.but(keep=("control", "ratio", "control"), train=(f"{tmp_path}/moved",))
     assert same.prepare().fingerprint == fingerprint
     assert {path: path.stat().st_mtime_ns for path in job.out.iterdir()} == before
-    assert "already prepared" in capsys.readouterr().err
+    assert "already prepared" in stderr()
 
 
 @pytest.mark.parametrize("is_opened", [True, False])
 def test_a_folder_that_another_process_finishes_meanwhile_is_the_answer(
-    job: Job,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    is_opened: bool,
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr, is_opened: bool
 ) -> None:
     """It renames its folder before we lock that: the one that we have opened, or before."""
     other = job.but(out=tmp_path / "other").prepare()
@@ -167,7 +164,7 @@ def test_a_folder_that_another_process_finishes_meanwhile_is_the_answer(
 
     monkeypatch.setattr("nmt.system.files.lock", finish_and_lock)
     assert job.prepare().fingerprint == other.fingerprint
-    assert "already prepared" in capsys.readouterr().err
+    assert "already prepared" in stderr()
     assert names(job.out.parent) == [job.out.name]
     shutil.rmtree(job.out)
     with pytest.raises(UsageError, match="options"):
@@ -228,7 +225,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     long_run: Job,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    stderr: Stderr,
     shards: int,
     error: BaseException,
     values: dict[str, object],
@@ -238,7 +235,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     count = len(whole.info.train.shards)
     assert count == 11 or values
     stop(job, monkeypatch, shards, error)
-    capsys.readouterr()
+    stderr()
     written: list[str] = []
     builder_write = ShardBuilder.write
 
@@ -249,7 +246,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     monkeypatch.setattr(ShardBuilder, "write", spy)
     job.prepare()
     done = min(shards, count)
-    assert f"data.partial: {done} shards with" in capsys.readouterr().err
+    assert f"data.partial: {done} shards with" in stderr()
     assert sum(re.match(r"train-.*\.bin", name) is not None for name in written) == count - done
     assert content(job.out) == content(whole.path)
 
@@ -268,7 +265,7 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
     long_run: Job,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    stderr: Stderr,
     change: str,
     reason: str,
 ) -> None:
@@ -282,9 +279,9 @@ def test_what_was_left_is_not_used_when_it_is_of_something_else(
         damaged = bytearray(path.read_bytes())
         damaged[len(damaged) // 2] ^= 1
         path.write_bytes(damaged)
-    capsys.readouterr()
+    stderr()
     long_run.prepare()
-    said = capsys.readouterr().err
+    said = stderr()
     assert "resuming" not in said
     assert re.search(rf"data\.partial .*{reason}.*; starting afresh", said)
     long_run.but(out=tmp_path / "whole").prepare()

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, pairs, write
 
 from nmt.data.corpus import Encoding, find_sides
@@ -136,32 +137,30 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
 
 
 def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Job, tmp_path: Path, stderr: Stderr
 ) -> None:
     old = job.but(normalization="identity").prepare()
     lines = [(f"u\u0308ber {src}", f"\u00fcber {tgt}") for src, tgt in pairs(60)]
     decomposed = job.but(train=(write(tmp_path, "marks", lines),))
-    capsys.readouterr()
+    stderr()
     decomposed.but(out=tmp_path / "new").prepare()
-    assert "NFD" not in capsys.readouterr().err
+    assert "NFD" not in stderr()
     decomposed.but(
         out=tmp_path / "tuned", vocab=(old.path / "vocab.model",), vocab_size=None
     ).prepare()
-    told = capsys.readouterr().err
+    told = stderr()
     assert re.search(r"marks\.en: 60 .*NFD", told)
     assert "marks.de" not in told
 
 
-def test_lines_that_are_one_element_are_warned_of(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_that_are_one_element_are_warned_of(job: Job, tmp_path: Path, stderr: Stderr) -> None:
     lines = [("<url>a</url>", "<url>b</url>"), *pairs(60), ("<range>", "das"), ("<b>a</b> b", "c")]
     tagged = write(tmp_path, "tagged", lines)
     job.but(out=tmp_path / "one", train=(tagged,), keep=("ratio",)).prepare()
-    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", capsys.readouterr().err)
+    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", stderr())
     assert told == [("en", "1"), ("de", "1")]  # a rule drops <range>
     job.but(out=tmp_path / "two", test=(tagged,)).prepare()
-    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", capsys.readouterr().err)
+    told = re.findall(r"tagged\.(..): (\d+) .* markup, such as <url>", stderr())
     assert told == [("en", "2"), ("de", "1")]
 
 
@@ -174,13 +173,13 @@ def test_lines_that_are_one_element_are_warned_of(
     ],
 )
 def test_tokenisation_that_is_not_undone_is_warned_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], lang: str, line: str, message: str | None
+    tmp_path: Path, stderr: Stderr, lang: str, line: str, message: str | None
 ) -> None:
     job = moses_job(tmp_path, [("I’m fond of “water”.", line)] * 3, lang)
     job.but(out=tmp_path / "plain", moses_tokenize=False).prepare()
-    assert "tokenize" not in capsys.readouterr().err
+    assert "tokenize" not in stderr()
     job.prepare()
-    said = [row for row in capsys.readouterr().err.splitlines() if "--moses-tokenize" in row]
+    said = [row for row in stderr().splitlines() if "--moses-tokenize" in row]
     assert len(said) == (message is not None)
     assert not message or re.search(message, said[0])
 
@@ -238,7 +237,7 @@ LOWER = [(src, tgt.lower()) for src, tgt in RAW]
 def test_a_text_in_another_style_than_valid_is_warned_of(
     job: Job,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    stderr: Stderr,
     train: list[tuple[str, str]],
     valid: list[tuple[str, str]],
     told: str | None,
@@ -248,6 +247,6 @@ def test_a_text_in_another_style_than_valid_is_warned_of(
         "valid": (write(tmp_path, "held", valid),),
     }
     job.but(**texts, vocab_size=None, keep=("overlap",)).prepare()
-    said = [line for line in capsys.readouterr().err.splitlines() if "as people write" in line]
+    said = [line for line in stderr().splitlines() if "as people write" in line]
     assert len(said) == (told is not None)
     assert told is None or re.search(told, said[0])

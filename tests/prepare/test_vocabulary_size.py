@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, content, pairs, write
 
 from nmt.errors import Stopped, UsageError
@@ -33,11 +34,11 @@ def test_the_size_depends_on_the_pairs(size: int, pairs: list[int]) -> None:
 
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
 def test_little_text_gets_the_largest_vocabulary_that_it_allows(
-    unsized: Job, capsys: pytest.CaptureFixture[str], subwords: str
+    unsized: Job, stderr: Stderr, subwords: str
 ) -> None:
     job = unsized.but(subwords=subwords)
     folder = job.prepare()
-    told = capsys.readouterr().err
+    told = stderr()
     (size,) = folder.info.vocabulary.sizes
     assert re.search(r"--vocab-size .*2,000, .* 60 pairs", told)
     assert re.search(f"en and de: .* {size:,}, ", told)
@@ -47,7 +48,7 @@ def test_little_text_gets_the_largest_vocabulary_that_it_allows(
         job.but(out=job.out / "other", vocab_size=size + 1).prepare()
     # The same command finds the folder.
     job.prepare()
-    assert "already prepared" in capsys.readouterr().err
+    assert "already prepared" in stderr()
 
 
 def test_all_training_texts_count(
@@ -74,11 +75,7 @@ def test_many_characters_need_more_pieces(characters: int, size: int, expected: 
 
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
 def test_the_characters_of_a_text_are_counted(
-    unsized: Job,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    subwords: str,
+    unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr, subwords: str
 ) -> None:
     monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 900})
     monkeypatch.setattr(vocabularies, "_ROUND", 10)
@@ -91,14 +88,11 @@ def test_the_characters_of_a_text_are_counted(
     (size,) = job.prepare().info.vocabulary.sizes
     known = len(characters) + len("thedas12") + (subwords == "unigram")  # and spaces in lines
     assert size == size_with(known, 900) == 1_310
-    assert f"taking {size:,}, because the text has 600 pairs and {known}" in capsys.readouterr().err
+    assert f"taking {size:,}, because the text has 600 pairs and {known}" in stderr()
 
 
 def test_too_few_pieces_for_so_many_characters_are_doubled(
-    unsized: Job,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr
 ) -> None:
     monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 270})
     characters = [chr(0x4E00 + number) for number in range(100)]
@@ -109,7 +103,7 @@ def test_too_few_pieces_for_so_many_characters_are_doubled(
     folder = job.prepare()
     (size,) = folder.info.vocabulary.sizes
     assert size > 260 + 100
-    told = re.findall(r"nmt: en and de: taking ([\d,]+),", capsys.readouterr().err)
+    told = re.findall(r"nmt: en and de: taking ([\d,]+),", stderr())
     assert told[0] == "1,080"  # 270, doubled until it is twice as large as the characters need
     assert told[-1] == f"{size:,}"
 

@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from text_formats import xlsx
 
 from nmt.data.corpus import Encoding
@@ -113,23 +114,21 @@ ROWS = (
 
 
 def test_a_key_of_json_lines_leaves_out_what_its_makers_mark(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, stderr: Stderr
 ) -> None:
     path = written(tmp_path, "en-zh.jsonl", ROWS)
     assert read(f"{path}:target").lines == ["一。", "三 行"]
-    assert "1 row left out" in capsys.readouterr().err
+    assert "1 row left out" in stderr()
     path = written(tmp_path, "gap.jsonl", '{"text": "a"}\n{"text": null}\n')
     with pytest.raises(DataError, match=r"gap\.jsonl:text: row 2 "):
         read(f"{path}:text")
 
 
-def test_a_header_over_a_numbered_column_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_header_over_a_numbered_column_is_named(tmp_path: Path, stderr: Stderr) -> None:
     rows = "".join(f"{number}\tЭто длинное предложение на русском языке.\n" for number in range(9))
     path = written(tmp_path, "test.tsv", f"id\tref\n{rows}")
     assert len(read(f"{path}:2").lines) == 10
-    assert f"name the columns by it: {path}:ref\n" in capsys.readouterr().err
+    assert f"name the columns by it: {path}:ref\n" in stderr()
     assert len(read(f"{path}:ref").lines) == 9
 
 
@@ -144,14 +143,14 @@ def test_quoted_cells_are_read_as_they_are_said_to_be(tmp_path: Path) -> None:
         assert next(lines) == line
 
 
-def test_a_column_of_a_sheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_of_a_sheet(tmp_path: Path, stderr: Stderr) -> None:
     pytest.importorskip("python_calamine")
     rows = [["en", "ref"], ["One.", "Один."]]
     path = tmp_path / "test.xlsx"
     path.write_bytes(xlsx({"Notes": [["text"], ["x"]], "Words": rows}))
     assert read(f"{path}:Words:ref").lines == ["Один."]
     assert read(path).lines == ["x"]
-    assert f"{path}:Words:COLUMN" in capsys.readouterr().err
+    assert f"{path}:Words:COLUMN" in stderr()
 
 
 CATALOGUE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +12,10 @@ QUICK = ("--workers", "1", "--threads", "1", "--beam-size", "2", "--max-extra-to
 _SET = ("--set", "matmul=torch", "--set", "sample_translations=1")
 QUICK_TRAINING = ("--precision", "fp32", *_SET)
 """Options by which `nmt train` measures no library and translates one valid line."""
+
+
+Stderr = Callable[[], str]
+"""Returns what was written to stderr since the last call."""
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Stderr
 from prepare_job import job_of, pairs, pairs_in
 from text_formats import rows_of, save
 
@@ -112,9 +113,7 @@ def test_a_table_without_the_pair_is_refused(tmp_path: Path) -> None:
         rows_of(name, ("en", "zh"))
 
 
-def test_others_are_no_part_of_train_or_test(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_others_are_no_part_of_train_or_test(tmp_path: Path, stderr: Stderr) -> None:
     rows = [
         {"lp": lp, "source": src, "target": tgt}
         for src, tgt in pairs(40)
@@ -126,4 +125,4 @@ def test_others_are_no_part_of_train_or_test(
     (corpus,) = folder.info.train.corpora
     assert (corpus.lines, corpus.rejected) == (40, {})
     assert (folder.path / "test-x.jsonl.en").read_text().count("\n") == 40
-    assert "40 of 80 rows are left out: en-fr 40" in capsys.readouterr().err
+    assert "40 of 80 rows are left out: en-fr 40" in stderr()

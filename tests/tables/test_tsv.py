@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, job_of, pairs, pairs_in
 from text_formats import UTF8, rows_of
 
@@ -132,9 +133,7 @@ def job(tmp_path: Path) -> Job:
     return job_of(tmp_path, f"{tmp_path}/crawl.tsv")
 
 
-def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
-    job: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_lack_a_side_are_rejected_by_their_numbers(job: Job, stderr: Stderr) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == KEPT
     (corpus,) = folder.info.train.corpora
@@ -142,13 +141,13 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(
     assert corpus.columns == ("en", "de")
     told = (job.out / "rejects.txt").read_text()
     assert "crawl.tsv column en row 5: only this" in told
-    assert re.search("1 of 40 rows .* row 5: ", capsys.readouterr().err)
+    assert re.search("1 of 40 rows .* row 5: ", stderr())
     (sampled,) = dry_run(job.options, job.cleaning, pairs=1000)
     assert sampled.counts == {"missing": 1}
 
 
 def test_stdin_is_read_as_a_table(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr
 ) -> None:
     raw = (tmp_path / "crawl.tsv").read_bytes()
     for train, out in (("-", "a"), ("-:en,de", "b")):
@@ -158,5 +157,5 @@ def test_stdin_is_read_as_a_table(
         assert [tgt for _, tgt in pairs_in(folder)] == [tgt for _, tgt in KEPT]
         (corpus,) = folder.info.train.corpora
         assert (corpus.prefix, corpus.weight, corpus.tag) == (train, 2.0, "<web>")
-    assert "from stdin to" in capsys.readouterr().err
+    assert "from stdin to" in stderr()
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a", "b"]

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import Stderr
 from prepare_job import Job, pairs, pairs_in
 from text_formats import UTF8, rows_of, save, tmx
 
@@ -84,9 +85,7 @@ def test_a_folder_or_pattern_without_tables_is_refused(tmp_path: Path, asked: st
         files(tmp_path, ["about.txt"], "train", asked)
 
 
-def test_each_option_reads_its_files_of_a_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_option_reads_its_files_of_a_folder(tmp_path: Path, stderr: Stderr) -> None:
     texts = {"train-0": pairs(40)[:20], "train-1": pairs(40)[20:], "dev": pairs(43)[40:]}
     (tmp_path / "hub").mkdir()
     for name, text in texts.items():
@@ -97,7 +96,7 @@ def test_each_option_reads_its_files_of_a_folder(
     job = Job.of(tmp_path / "out", train=(hub,), valid=hub, test=(pattern,), vocab_size=330)
     folder = job.prepare()
     assert pairs_in(folder) == pairs(40)
-    told = capsys.readouterr().err
+    told = stderr()
     assert (
         "2 of 3 files: train-0.jsonl.gz, train-1.jsonl.gz" in told and "1 of 3 files: dev" in told
     )
