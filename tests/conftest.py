@@ -270,6 +270,13 @@ def nmt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this test, as the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def stderr(capsys: pytest.CaptureFixture[str]) -> Stderr:
     """Returns what was written to stderr since the last call."""
     return lambda: capsys.readouterr().err

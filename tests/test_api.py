@@ -199,14 +199,11 @@ def test_a_fork_after_the_first_translation_gets_an_answer_or_an_error(model_fil
     assert "load it after the fork" in in_fork(threaded)
 
 
-def test_the_server_of_the_manual_answers(
-    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_of_the_manual_answers(model_file: Path, here: Path) -> None:
     page = (Path(nmt.__file__).parent / "translate/README.md").read_text(encoding="utf-8")
     programs = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (program,) = (program for program in programs if "def application" in program)
-    shutil.copy(model_file, tmp_path / "averaged.safetensors")
-    monkeypatch.chdir(tmp_path)
+    shutil.copy(model_file, here / "averaged.safetensors")
     server: dict[str, Any] = {}
     exec(program, server)
     answers: list[Any] = []

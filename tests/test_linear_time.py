@@ -193,17 +193,14 @@ def _check(parser: str, beginning: str, repeated: str) -> None:
         assert long <= MOST * short, f"{beginning}{repeated}: {short:.4f} s, {long:.2f} s"
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("parser", "beginning", "repeated"), MENDED)
 def test_what_was_quadratic_is_linear(parser: str, beginning: str, repeated: str) -> None:
     _check(parser, beginning, repeated)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("parser", PARSERS)
 def test_no_parser_is_quadratic(parser: str) -> None:
     for beginning, repeated in SHAPES:

@@ -34,10 +34,8 @@ TINY = listed(
 )
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder as that in which these files were written: `unpack` puts them there."""
-    monkeypatch.chdir(tmp_path)
+# They work in a folder as that in which these files were written: `unpack` puts them there.
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def unpack(name: str) -> Path:

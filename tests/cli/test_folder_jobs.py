@@ -48,11 +48,9 @@ def translated(folder: Path) -> list[str]:
 # --------------------------------------------------------------------------- finding the files
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("inputs", [["in"], ["in/*"], ["in/a", "in/b", "in/c"]])
-def test_a_folder_a_glob_and_names_are_the_same_files(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_a_glob_and_names_are_the_same_files(folder: Path, inputs: list[str]) -> None:
     (folder / ".hidden").touch()
     expected = [(Path("in", name), Path("out", name)) for name in ("a", "b", "c")]
     assert find_files(inputs, "out") == expected
@@ -97,10 +95,8 @@ def test_the_work_of_finding_files_grows_with_their_number(
     ],
 )
 def test_outputs_that_do_not_fit_are_refused_before_any_work(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, inputs: str, output: str, message: str
+    here: Path, folder: Path, inputs: str, output: str, message: str
 ) -> None:
-    tmp_path = folder.parent
-    monkeypatch.chdir(tmp_path)
     for name in ("other", "symbolic", "hard"):
         Path(name).mkdir()
     for name in ("model", "other/a"):
@@ -109,21 +105,18 @@ def test_outputs_that_do_not_fit_are_refused_before_any_work(
     Path("link").symlink_to("in")
     Path("symbolic/c").symlink_to(folder / "a")
     Path("hard/c").hardlink_to(folder / "a")
-    before = sorted(tmp_path.rglob("*"))
+    before = sorted(here.rglob("*"))
     with pytest.raises(UsageError, match=message):
         find_files(inputs.split(), output or None, [Path("model")])
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(here.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("folder")
-def test_files_of_inner_folders_keep_their_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_files_of_inner_folders_keep_their_places(here: Path, stderr: Stderr) -> None:
     for name in ("season1/a", "season1/deep/b", ".hidden/x", "run/model", "out/a"):
         Path("in", name).parent.mkdir(parents=True, exist_ok=True)
         Path("in", name).touch()
-    Path("in/link").symlink_to(tmp_path)
+    Path("in/link").symlink_to(here)
     places = ["a", "b", "c", "season1/a", "season1/deep/b"]
     expected = [(Path("in", place), Path("in/out", place)) for place in places]
     assert find_files(["in"], "in/out", [Path("in/run")]) == expected

@@ -29,15 +29,10 @@ def start(*words: str | Path, **streams: Any) -> subprocess.CompletedProcess[byt
         ("stdout", "score in in"),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_a_closed_stream_is_told_of_where_it_is_needed(
-    nmt: Nmt,
-    model_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    closed: str,
-    words: str,
+    nmt: Nmt, model_file: Path, monkeypatch: pytest.MonkeyPatch, closed: str, words: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("in").write_text("the cat\n")
     monkeypatch.setattr(sys, closed, None)  # as Python has it then
     command = words.replace("MODEL", str(model_file)).split()

@@ -8,7 +8,6 @@ import pytest
 from prepare_job import Job, content, pairs, pairs_in, write
 from text_formats import FORMATS
 
-from nmt.data import line_blocks
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.prepare.options import PrepareOptions
@@ -26,10 +25,8 @@ def found(prefix: str) -> Reader:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("start", [1, 2, 6, 40, 41])
-def test_all_pairs_come_in_order_from_any_row_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: int
-) -> None:
-    monkeypatch.setattr(line_blocks, "BLOCK_LINES", 5)
+@pytest.mark.usefixtures("small_blocks")
+def test_all_pairs_come_in_order_from_any_row_on(tmp_path: Path, name: str, start: int) -> None:
     text = found(FORMATS[name](tmp_path, TEXT))
     blocks = list(blocks_of(text, corpus=2, start=start))
     texts = [block.src for block in blocks], [block.tgt for block in blocks]
@@ -100,10 +97,10 @@ def test_files_of_the_tatoeba_challenge_are_named(tmp_path: Path) -> None:
         ("x.tsv,corpus.txt", UsageError, r"x\.tsv is"),  # not one of two files
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_names_that_say_too_little_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[NMTError], message: str
+    name: str, kind: type[NMTError], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("x.tsv").write_text("a\tb\n")
     Path("memory.tmx").write_text("<tmx></tmx>")
     for name_of_one in ("corpus.txt", "half.en"):

@@ -144,10 +144,8 @@ def test_translation_memories_are_read_one_after_another(tmp_path: Path, asked: 
         ("two.tsv,a.jsonl", r"two\.tsv: .*column 'text'; .*a \| b"),
     ],
 )
-def test_two_tables_must_be_in_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_two_tables_must_be_in_step(files: str, message: str) -> None:
     Path("a.jsonl").write_text('{"text": "a"}\n')
     Path("b.jsonl").write_text('{"text": "x"}\n{"text": "y"}\n')
     Path("two.tsv").write_text("a\tb\n")

@@ -92,10 +92,8 @@ def test_one_of_several_translators_is_chosen(tmp_path: Path) -> None:
         ("s.sgm,lines.xml", DataError),
     ],
 )
-def test_what_is_not_two_sides_of_a_test_set_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, error: type[NMTError]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_what_is_not_two_sides_of_a_test_set_is_refused(names: str, error: type[NMTError]) -> None:
     Path("s.sgm").write_text(sgml(0))
     Path("i.xml").write_text(iwslt(0))
     Path("plain").write_text("a\nb\n")
