@@ -1,10 +1,10 @@
 """What every engine does with sources: order, progress, and too little memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Source, source_cost
+from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, OnStep, Source, source_cost
 from nmt.search.options import SearchOptions
 
 SOURCES = [Source((7,) * length) for length in (3, 9, 1, 5, 7, 2)]
@@ -19,11 +19,7 @@ class Remembering(Engine):
         self.calls: list[tuple[list[int], int]] = []
 
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, on_step: OnStep
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         self.calls.append((list(order), budget))
         at_work = 0

@@ -1,13 +1,13 @@
 """The guard searches again what repeats itself or runs to its limit, and keeps the better one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from tables import A, B, C
 
-from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, SearchResult, Source
+from nmt.search.engine import NOTHING_FOUND, Engine, Hypothesis, Ids, OnStep, SearchResult, Source
 from nmt.search.options import Sampling, SearchOptions
 from nmt.search.retry import count_loops, search_guarded
 
@@ -34,11 +34,7 @@ class Written(Engine):
         self.searches: list[tuple[int, float, set[Source]]] = []
 
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        budget: int,
-        on_step: Callable[[], object] | None,
+        self, sources: Sequence[Source], order: Sequence[int], budget: int, on_step: OnStep
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         assert budget > 0
         options = self.options

@@ -10,7 +10,7 @@ import torch
 
 from nmt.data.vocabulary import Vocabulary, join_lines, learn_vocabulary, split_lines
 from nmt.models.model_file import ModelCard, write_model
-from nmt.search.engine import Engine, Hypothesis, Ids, Source
+from nmt.search.engine import Engine, Hypothesis, Ids, OnStep, Source
 from nmt.search.options import SearchOptions
 from nmt.search.torch_engine import TorchEngine
 
@@ -63,11 +63,7 @@ class Stub(Engine):
         self.asked: list[Ids] = []
 
     def find(
-        self,
-        sources: Sequence[Source],
-        order: Sequence[int],
-        _budget: int,
-        _on_step: Callable[[], object] | None,
+        self, sources: Sequence[Source], order: Sequence[int], _budget: int, _on_step: OnStep
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         self.asked += [sources[number].ids for number in order]
         return search(self.copy, self.options, sources, order)
