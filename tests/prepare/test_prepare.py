@@ -227,7 +227,7 @@ def test_separate_vocabularies_hold_their_own_language(job: Job) -> None:
 
 def test_a_given_vocabulary_is_used_as_it_is(job: Job, tmp_path: Path) -> None:
     model = learnt(tmp_path / "spm.model", 275)
-    given = job.but(vocab=(model,), vocab_size=None)
+    given = job.but(vocab=(model,))
     folder = given.prepare()
     assert folder.src_vocabulary.model == model.read_bytes()
     assert (folder.joint, folder.info.vocabulary.given) == (True, True)
@@ -243,7 +243,7 @@ def test_a_vocabulary_with_other_special_ids_is_renumbered_and_one_without_bytes
 ) -> None:
     (tmp_path / "their.spm").write_bytes(learn_pieces("source", "unigram"))
     valid = write(tmp_path, "held", [("held out", "zurück")])
-    folder = job.but(vocab=(tmp_path / "their.spm",), vocab_size=None, valid=valid).prepare()
+    folder = job.but(vocab=(tmp_path / "their.spm",), valid=valid).prepare()
     assert folder.src_vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert folder.joint and len(folder.train) > 0
     assert "their.spm has no byte fallback" in warnings()[0]
@@ -254,7 +254,6 @@ def test_a_given_vocabulary_that_does_not_suit_the_text_is_warned_of(
 ) -> None:
     folder = job.but(separate_vocab=True, vocab_size=300).prepare()
     src, tgt = (path.rename(tmp_path / path.name) for path in sorted(folder.path.glob("*.model")))
-    job = job.but(separate_vocab=False, vocab_size=None)
     job.but(out=tmp_path / "right", vocab=(src, tgt)).prepare()
     assert not any("--vocab" in warning for warning in warnings())
     job.but(out=tmp_path / "exchanged", vocab=(tgt, src)).prepare()
@@ -273,7 +272,7 @@ def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(
 ) -> None:
     model = learnt(tmp_path / "spm.model", 275)
     tag = f"{job.options.train[0]}=<BT>"
-    tagged = job.but(vocab=(model,), vocab_size=None, tag=(tag,))
+    tagged = job.but(vocab=(model,), tag=(tag,))
     folder = tagged.prepare()
     assert "<BT>: new" in capsys.readouterr().err
     assert pairs_in(folder)[0][0] == "<BT> the red house 0"

@@ -82,10 +82,8 @@ def test_words_that_translate_each_other_are_annotated_with_the_lemma(job: Job) 
 
 def test_without_annotations_lines_are_those_of_a_folder_without(job: Job, tmp_path: Path) -> None:
     with_terms = job.prepare()
-    plain_job = job.but(
-        out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",), vocab_size=None
-    )
-    plain = plain_job.prepare()
+    vocab = (job.out / "vocab.model",)
+    plain = job.but(out=tmp_path / "plain", terms=None, vocab=vocab).prepare()
     assert not plain.info.reads_annotations
     assert plain.info.train.annotations == 0
     markers = with_terms.src_vocabulary.control_ids(ANNOTATION)
@@ -149,12 +147,10 @@ def test_terms_of_a_file_are_annotated_if_the_target_has_them(
 
 def test_a_given_vocabulary_gets_the_markers(job: Job, tmp_path: Path) -> None:
     plain = job.but(out=tmp_path / "plain", terms=None).prepare()
-    folder = job.but(vocab=(plain.path / "vocab.model",), vocab_size=None).prepare()
+    folder = job.but(vocab=(plain.path / "vocab.model",)).prepare()
     assert len(folder.src_vocabulary) == len(plain.src_vocabulary) + 3
     assert folder.info.train.annotations
-    again = job.but(
-        out=tmp_path / "again", vocab=(folder.path / "vocab.model",), vocab_size=None
-    ).prepare()
+    again = job.but(out=tmp_path / "again", vocab=(folder.path / "vocab.model",)).prepare()
     assert len(again.src_vocabulary) == len(folder.src_vocabulary)
 
 

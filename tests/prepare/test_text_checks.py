@@ -145,9 +145,7 @@ def test_decomposed_text_is_warned_of_if_the_given_vocabulary_does_not_compose(
     stderr()
     decomposed.but(out=tmp_path / "new").prepare()
     assert "NFD" not in stderr()
-    decomposed.but(
-        out=tmp_path / "tuned", vocab=(old.path / "vocab.model",), vocab_size=None
-    ).prepare()
+    decomposed.but(out=tmp_path / "tuned", vocab=(old.path / "vocab.model",)).prepare()
     told = stderr()
     assert re.search(r"marks\.en: 60 .*NFD", told)
     assert "marks.de" not in told

@@ -73,6 +73,9 @@ def test_many_characters_need_more_pieces(characters: int, size: int, expected: 
     assert size_with(characters, size) == expected
 
 
+DRAWN: dict[str, object] = {"valid": (), "valid_lines": 2, "keep": ("script",)}
+
+
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
 def test_the_characters_of_a_text_are_counted(
     unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Stderr, subwords: str
@@ -82,9 +85,7 @@ def test_the_characters_of_a_text_are_counted(
     characters = [chr(0x4E00 + number) for number in range(600)]
     lines = [(f"the {a} 1 {b}", f"das {b} 2 {a}") for a, b in pairwise(characters)]
     rare = ("the \u0416 1", "das 2")  # one in 10,000 is no character of the text
-    job = unsized.but(
-        train=(write(tmp_path, "zh", [*lines, rare]),), valid=(), valid_lines=2, keep=("script",)
-    ).but(subwords=subwords)
+    job = unsized.but(train=(write(tmp_path, "zh", [*lines, rare]),), **DRAWN, subwords=subwords)
     (size,) = job.prepare().info.vocabulary.sizes
     known = len(characters) + len("thedas12") + (subwords == "unigram")  # and spaces in lines
     assert size == size_with(known, 900) == 1_310
@@ -97,9 +98,7 @@ def test_too_few_pieces_for_so_many_characters_are_doubled(
     monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 270})
     characters = [chr(0x4E00 + number) for number in range(100)]
     lines = [(f"the {a}{b} {n}", f"das {b}{a}") for n, (a, b) in enumerate(pairwise(characters))]
-    job = unsized.but(
-        train=(write(tmp_path, "zh", lines),), valid=(), valid_lines=2, keep=("script",)
-    )
+    job = unsized.but(train=(write(tmp_path, "zh", lines),), **DRAWN)
     folder = job.prepare()
     (size,) = folder.info.vocabulary.sizes
     assert size > 260 + 100

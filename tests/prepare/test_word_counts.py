@@ -58,8 +58,7 @@ def test_what_counting_has_judged_is_what_encoding_would_judge(
     train = [write(tmp_path, name, text) for name, text in zip("ab", texts, strict=True)]
     job = job_of(tmp_path, *train, fix=fix)
     learnt = job.prepare()
-    vocab = (learnt.path / "vocab.model",)
-    given = job.but(out=tmp_path / "given", vocab=vocab, vocab_size=None).prepare()
+    given = job.but(out=tmp_path / "given", vocab=(learnt.path / "vocab.model",)).prepare()
     rejected = [corpus.rejected for corpus in learnt.info.train.corpora]
     assert rejected == [{"control": 1, "identical": 1}] * 2
     assert [corpus.rejected for corpus in given.info.train.corpora] == rejected

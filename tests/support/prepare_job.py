@@ -48,13 +48,11 @@ class Job:
         """Return the job with some options changed, `out` among them."""
         out = values.pop("out", self.out)
         options, cleaning = _split(values)
-        if options.get("vocab"):  # whose rules are its own
-            options.setdefault("normalization", PrepareOptions.normalization)
-        return Job(
-            out,
-            dataclasses.replace(self.options, **options),
-            dataclasses.replace(self.cleaning, **cleaning),
-        )
+        if options.get("vocab"):  # whose rules and size are its own
+            own = {"normalization": PrepareOptions.normalization, "vocab_size": None}
+            options = own | options
+        changed = dataclasses.replace(self.options, **options)
+        return Job(out, changed, dataclasses.replace(self.cleaning, **cleaning))
 
     def prepare(self) -> DataFolder:
         given = [one for path in self.options.vocab for one in read_vocabularies(path)[0]]
