@@ -149,16 +149,9 @@ def test_data_that_is_not_the_runs_is_refused(
     nmt: Nmt, tested: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run, data = tested
-    texts = [str(tmp_path / name) for name in ("train", "valid", "near")]
-    back = Job.of(
-        tmp_path / "back",
-        src_lang="de",
-        tgt_lang="en",
-        train=(texts[0],),
-        valid=texts[1],
-        test=(texts[2],),
-        vocab_size=335,
-    ).prepare()
+    train_text, valid, near = (str(tmp_path / name) for name in ("train", "valid", "near"))
+    job = Job.of(tmp_path / "back", train=(train_text,), valid=valid, test=(near,), vocab_size=335)
+    back = job.but(src_lang="de", tgt_lang="en").prepare()
     done = nmt("evaluate", run, "--data", back.path)
     told = done.stderr.splitlines()[-1]
     assert done.status == 2 and "en-de" in told and "de-en" in told and "--data" in told

@@ -83,17 +83,8 @@ def test_without_translations_a_document_is_unchanged(name: str, content: str) -
 def test_the_running_text_of_html_is_translated() -> None:
     document = read_document("a.html", HTML)
     lines = [unit.line for unit in document.units]
-    assert lines == [
-        "A &amp; b",
-        "Two  dogs play",
-        "A <b>girl</b> sits.",
-        "A man",
-        "Run <code>x y</code>",
-        "one",
-        "<!-- two --><em>two</em>",
-        "three",
-        "four",
-    ]
+    texts = ["A &amp; b", "Two  dogs play", "A <b>girl</b> sits.", "A man", "Run <code>x y</code>"]
+    assert lines == [*texts, "one", "<!-- two --><em>two</em>", "three", "four"]
     expected = HTML.replace("dogs\n   play", "dogs play")
     for number, line in enumerate(lines):
         expected = expected.replace(line, f"[{number}]", 1)
@@ -165,29 +156,20 @@ def unit_of(content: str) -> str:
     return f'<xliff xmlns="urn:x" version="1.2"><trans-unit>{content}</trans-unit></xliff>'
 
 
-SEGMENTED = f"<source>one. two. 3</source><seg-source>{segment(1, 'one.')} <g id='1'>"
-SEGMENTED += f"{segment(2, 'two.')}</g> {segment(3, '3')}</seg-source>"
+def segments(one: str, two: str, three: str) -> str:
+    return f"{segment(1, one)} <g id='1'>{segment(2, two)}</g> {segment(3, three)}"
+
+
+SEGMENTED = f"<source>one. two. 3</source><seg-source>{segments('one.', 'two.', '3')}</seg-source>"
 
 
 @pytest.mark.parametrize(
     ("target", "expected", "kept"),
     [
-        ("", f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}", 0),
-        (
-            f"{segment(1, '')} <g id='1'>{segment(2, '')}</g> {segment(3, '')}",
-            f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}",
-            0,
-        ),
-        (
-            f"{segment(2, 'zwei.')} <mrk mtype='seg' mid='1'/>",
-            f"{segment(1, '[0]')} <g id='1'>{segment(2, 'zwei.')}</g> {segment(3, '3')}",
-            1,
-        ),
-        (
-            "one. two. 3",
-            f"{segment(1, '[0]')} <g id='1'>{segment(2, '[1]')}</g> {segment(3, '3')}",
-            0,
-        ),
+        ("", segments("[0]", "[1]", "3"), 0),
+        (segments("", "", ""), segments("[0]", "[1]", "3"), 0),
+        (f"{segment(2, 'b')} <mrk mtype='seg' mid='1'/>", segments("[0]", "b", "3"), 1),
+        ("one. two. 3", segments("[0]", "[1]", "3"), 0),
         ("eins. zwei. drei", "eins. zwei. drei", 1),
         (f"eins. {segment(2, '')}", f"eins. {segment(2, '')}", 1),
         (segment(1, "a") + segment(2, "b") + segment(3, "c"), None, 3),
@@ -204,9 +186,8 @@ def test_segments_of_xliff_1_are_translated_by_themselves(
     content = unit_of(f"{SEGMENTED}<target>{target}</target>")
     document = read_document("a.xlf", content)
     expected = target if expected is None else expected
-    written = document.write(
-        f"[{number}]" for number in range(len(document.units))
-    ).content.decode()
+    texts = [f"[{number}]" for number in range(len(document.units))]
+    written = document.write(texts).content.decode()
     assert written == unit_of(f"{SEGMENTED}<target>{expected}</target>")
     assert document.translated == kept
 
@@ -230,9 +211,8 @@ def test_a_target_that_somebody_approves_of_may_equal_its_source(unit: str, targ
 @pytest.mark.parametrize("target", ["<![CDATA[]]>", "<!-- later -->", ' <x id="1"/> '])
 def test_a_target_without_text_is_filled(target: str) -> None:
     document = read_document("a.xlf", unit_of(f"<source>one</source><target>{target}</target>"))
-    assert document.write(["[0]"]).content.decode() == unit_of(
-        "<source>one</source><target>[0]</target>"
-    )
+    filled = unit_of("<source>one</source><target>[0]</target>")
+    assert document.write(["[0]"]).content.decode() == filled
 
 
 @pytest.mark.parametrize(

@@ -153,19 +153,17 @@ Generate test with beam=2: BLEU4 = 100.00
 """.splitlines()
 
 
+MARIAN = ["0 ||| one ||| F0= -0.5 ||| -0.5", "0 |||  ||| F0= -1 ||| -1"]
+IN_TOKENS = [line for line in FAIRSEQ if line[0] != "D"]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         (["one", "", "a ||| b"], [(0, "one", 0.0), (1, "", 0.0), (2, "a ||| b", 0.0)]),
-        (
-            ["0 ||| one ||| F0= -0.5 ||| -0.5", "0 |||  ||| F0= -1 ||| -1"],
-            [(0, "one", -0.5), (0, "", -1.0)],
-        ),
+        (MARIAN, [(0, "one", -0.5), (0, "", -1.0)]),
         (FAIRSEQ, [(0, "one", -math.inf), (1, "two-", -0.25), (1, "2", -0.01)]),
-        (
-            [line for line in FAIRSEQ if line[0] != "D"],
-            [(0, "one", -math.inf), (1, "two @-@", -0.25), (1, "2", -0.01)],
-        ),
+        (IN_TOKENS, [(0, "one", -math.inf), (1, "two @-@", -0.25), (1, "2", -0.01)]),
     ],
     ids=["text", "marian", "fairseq", "fairseq without detokenised text"],
 )

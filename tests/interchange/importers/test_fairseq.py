@@ -139,10 +139,7 @@ def test_embeddings_that_are_not_scaled_are_ours_scaled_back(nmt: Nmt, importer:
     [
         ([without("dict.de.txt")], "dict.de.txt: no such file"),
         ([changed("dict.de.txt", lambda text: text.partition(b"\n")[2])], "dict.de.txt: has 287 "),
-        (
-            [renamed(NAME, "a.pt"), copied(PRE / NAME, "b.pt")],
-            "has a.pt, b.pt; name the checkpoint",
-        ),
+        ([renamed(NAME, "a.pt"), copied(PRE / NAME, "b.pt")], "a.pt, b.pt; name the checkpoint"),
     ],
 )
 def test_what_is_missing_is_named(importer: Importer, spoils: list[Spoil], said: str) -> None:
