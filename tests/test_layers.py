@@ -76,16 +76,9 @@ SHARED_FILE_NAMES = {"options.py", "prepare.py", "train.py", "translate.py"}
 MOST_FILES = 22
 """In a folder of nmt."""
 
-WITHOUT_TORCH = [
-    "nmt.data.folder",
-    "nmt.prepare.prepare",
-    "nmt.models.model_file",
-    "nmt.config.presets",
-    "nmt.scoring.metrics",
-    "nmt.jobs.job",
-    "nmt.runs.run_folder",
-    "nmt.training.choose_recipe",
-]
+WITHOUT_TORCH = ["nmt.data.folder", "nmt.prepare.prepare", "nmt.models.model_file"]
+WITHOUT_TORCH += ["nmt.config.presets", "nmt.scoring.metrics", "nmt.jobs.job"]
+WITHOUT_TORCH += ["nmt.runs.run_folder", "nmt.training.choose_recipe"]
 """Modules that load no torch, nor does what they load; it takes seconds. What CTranslate2, the
 journal, locks and finished jobs need is behind `nmt.jobs.job`."""
 

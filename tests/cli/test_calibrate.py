@@ -135,10 +135,8 @@ def test_another_search_model_or_use_is_refused(
     assert "another model" in rate(nmt, model).refusal(1)
     file.write_text("{}")
     assert "damaged" in rate(nmt, model).refusal(1)
-    assert (
-        "than like that of the next line"
-        in calibrate(nmt, model, "--beam-size", "1").succeeded().stderr
-    )
+    told = calibrate(nmt, model, "--beam-size", "1").succeeded().stderr
+    assert "than like that of the next line" in told
     assert rate(nmt, model, "--beam-size", "1").status == 0
     assert "100" in calibrate(nmt, calibrated, count=99).refusal(1)
 

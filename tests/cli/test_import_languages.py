@@ -115,11 +115,8 @@ def test_a_space_before_an_added_token_of_nllb_is_a_piece(nmt: Nmt, tmp_path: Pa
     lines = ["ab <term> cd", "ab<term>cd", "<term> <term>"]
     one, other, term = vocabulary.encode(["ab", "cd", "<term>"])
     space = vocabulary.tokens(range(len(vocabulary))).index("\u2581")
-    assert vocabulary.encode(lines) == [
-        [*one, space, *term, *other],
-        [*one, *term, *other],
-        [*term, space, *term],
-    ]
+    expected = [[*one, space, *term, *other], [*one, *term, *other], [*term, space, *term]]
+    assert vocabulary.encode(lines) == expected
 
 
 @pytest.mark.parametrize(

@@ -155,10 +155,8 @@ def test_a_fixed_shape_is_reached_by_short_pairs_of_padding(shape: FixedShape) -
             continue
         filled += 1
         batch, plain, count = batch_of(src, tgt, shape), batch_of(src, tgt), len(src)
-        for found, own, tokens in (
-            (batch.src, plain.src, shape.src),
-            (batch.tgt_in, plain.tgt_in, shape.tgt),
-        ):
+        sides = (batch.src, plain.src, shape.src), (batch.tgt_in, plain.tgt_in, shape.tgt)
+        for found, own, tokens in sides:
             assert len(found.tokens) == tokens
             assert found.longest == min(n for n in (64, 128, 256) if n > max(map(len, src)))
             assert sentences(found)[:count] == sentences(own)

@@ -45,11 +45,9 @@ def test_updates_go_on_from_any_position() -> None:
     whole = list(itertools.islice(stream(), 40))
     for number, update in enumerate(whole[:-1]):
         goes_on = next(stream(update.following))
-        assert goes_on.pairs.tolist() == whole[number + 1].pairs.tolist()
-        assert (goes_on.following, goes_on.epoch) == (
-            whole[number + 1].following,
-            whole[number + 1].epoch,
-        )
+        expected = whole[number + 1]
+        assert goes_on.pairs.tolist() == expected.pairs.tolist()
+        assert (goes_on.following, goes_on.epoch) == (expected.following, expected.epoch)
 
 
 def test_any_number_of_ranks_sees_the_same_updates() -> None:

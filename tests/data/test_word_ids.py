@@ -19,12 +19,8 @@ from nmt.data.vocabulary import Vocabulary, learn_vocabulary
 from nmt.data.word_ids import WordIds, cuts_by_words, encode_rows
 from nmt.errors import DataError
 
-LINES = [
-    "the cat sat on the mat",
-    "New York is ﬁne in 2024",
-    "der Hund läuft  um ¨die Ecke",
-    "中文",
-]
+LINES = ["the cat sat on the mat", "New York is ﬁne in 2024"]
+LINES += ["der Hund läuft  um ¨die Ecke", "中文"]
 RULES = ["nfc", "identity", "nfkc", "nmt_nfkc", "nmt_nfkc_cf"]
 # Spaces of several kinds, what rules delete, compose or replace by spaces, and the symbols.
 TRICKY = ["a", "the", " ", "  ", "\u00a0", "\u2581", "\t", "\0", "\u200b", "\u3000", "\u0308", "¨"]

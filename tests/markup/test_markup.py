@@ -108,11 +108,8 @@ def broken(random: Random) -> list[str]:
 def tree(fragment: str) -> Counter[tuple[str, str]]:
     """Return each tag with the one that it is in, by number."""
     root = ElementTree.fromstring(f"<root id='root'>{fragment}</root>".replace("&nbsp;", "\xa0"))
-    return Counter(
-        (child.get("id", child.tag), parent.get("id", ""))
-        for parent in root.iter()
-        for child in parent
-    )
+    found = ((child, parent) for parent in root.iter() for child in parent)
+    return Counter((child.get("id", child.tag), parent.get("id", "")) for child, parent in found)
 
 
 def pairs_in(fragment: str, form: str) -> Counter[tuple[str, str]]:

@@ -40,14 +40,9 @@ A cat.
 
 
 """
-SUBRIP_LINES = [
-    f"Say it &amp; stay in the house{CUT} <i>with a <b>red</b> door.</i>",
-    "Who's there?",
-    "It is <!--{\\i1}-->me<!--{\\i0}-->, Tom.",
-    "A man sings",
-    "[door]",
-    "a dog. 5 A cat.",
-]
+SUBRIP_LINES = [f"Say it &amp; stay in the house{CUT} <i>with a <b>red</b> door.</i>"]
+SUBRIP_LINES += ["Who's there?", "It is <!--{\\i1}-->me<!--{\\i0}-->, Tom.", "A man sings"]
+SUBRIP_LINES += ["[door]", "a dog. 5 A cat."]
 WEBVTT = """WEBVTT - A title
 Kind: captions
 

@@ -138,13 +138,8 @@ def test_a_run_folder_means_its_best_model_else_its_last(tmp_path: Path) -> None
 NAME = "weights/encoder.0.attention.output"  # (16, 16)
 HEADER = [spec.name for spec in dataclasses.fields(ModelCard) if "vocabulary" not in spec.name]
 GONE = "gone"
-WEIGHTS = [
-    torch.zeros(16, 17),
-    torch.zeros(256),
-    torch.zeros(16, 16, dtype=torch.int32),
-    torch.zeros(16, 16, dtype=torch.float16),
-    GONE,
-]
+WEIGHTS = [torch.zeros(16, 17), torch.zeros(256), GONE]
+WEIGHTS += [torch.zeros(16, 16, dtype=dtype) for dtype in (torch.int32, torch.float16)]
 VALUES = [
     ("architecture", ["transformer"]),
     ("config", [1, 2]),

@@ -91,14 +91,10 @@ def test_dropout_is_never_on_the_state_for_the_next_step() -> None:
     assert_equal(states[kept], 2 * undropped[kept])
 
 
-@pytest.mark.parametrize(
-    "bias",
-    [
-        LSTMCell(6, 8).bias,
-        BidirectionalLSTM(6, 16).ahead.bias_ih_l0,
-        BidirectionalLSTM(6, 16).back.bias_ih_l0,
-    ],
-)
+BOTH = BidirectionalLSTM(6, 16)
+
+
+@pytest.mark.parametrize("bias", [LSTMCell(6, 8).bias, BOTH.ahead.bias_ih_l0, BOTH.back.bias_ih_l0])
 def test_cells_remember_at_first(bias: Tensor) -> None:
     # In torch's order and in ours, forget gates are the second of four.
     assert bias.view(4, 8).mean(dim=1).tolist() == [0.0, 1.0, 0.0, 0.0]

@@ -102,16 +102,9 @@ PAPER: dict[str, Value] = {
 }
 """The class defaults that are the paper's base model and its training (sections 5.1 to 5.4)."""
 
-GEHRING: dict[str, Value] = {
-    "num_encoder_layers": 15,
-    "num_decoder_layers": 15,
-    "d_model": 512,
-    "d_hidden": 512,
-    "kernel_width": 3,
-    "dropout": 0.2,
-    "tie_embeddings": "all",
-    "max_positions": 1024,
-}
+GEHRING: dict[str, Value] = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), 15)
+GEHRING |= {"d_model": 512, "d_hidden": 512, "kernel_width": 3, "max_positions": 1024}
+GEHRING |= {"dropout": 0.2, "tie_embeddings": "all"}
 """Section 5.1 of Gehring et al. (2017), WMT14 En-De, where the last five layers are wider."""
 
 

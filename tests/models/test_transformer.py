@@ -124,10 +124,8 @@ class ByFormulas:
             projected = self.project(f"{name}.qkv", x)
             parts = torch.split(projected, [keys, keys, values], dim=1)
         else:
-            query, key_value = (
-                self.project(f"{name}.query", x),
-                self.project(f"{name}.key_value", memory),
-            )
+            key_value = self.project(f"{name}.key_value", memory)
+            query = self.project(f"{name}.query", x)
             parts = (query, *torch.split(key_value, [keys, values], dim=1))
         # Each (H, n, width).
         q, k, v = (part.reshape(len(part), heads, -1).transpose(0, 1).numpy() for part in parts)

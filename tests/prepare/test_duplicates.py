@@ -52,15 +52,8 @@ def test_composed_and_decomposed_lines_are_the_same() -> None:
 
 
 def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:
-    lines = [
-        "Page 3 of 1,000!",
-        "  page 17 of\u00a02 ",
-        "Seite 3",
-        "Straße ﬁn",
-        "STRASSE-FIN",
-        "...",
-        "",
-    ]
+    lines = ["Page 3 of 1,000!", "  page 17 of\u00a02 ", "Seite 3"]
+    lines += ["Straße ﬁn", "STRASSE-FIN", "...", ""]
     page = "page0of0"
     assert normalized(lines) == [page, page, "seite0", "strassefin", "strassefin", "", ""]
     assert normalized(["Öl", "Ol"])[0] != normalized(["Ol"])[0]  # marks tell words apart

@@ -35,11 +35,8 @@ BEST = Choice("reference", keep=1, minimum=10)
 
 def chosen(work: Path, lists: str = LISTS, choice: Choice = BEST) -> dict[str, str]:
     """What is chosen of some lists for two lines."""
-    texts = {
-        "lists": lists,
-        "source": "A dog.\nThat ||| that\n",
-        "reference": "Ein Hund läuft über die Wiese.\nDas ||| das\n",
-    }
+    texts = {"lists": lists, "source": "A dog.\nThat ||| that\n"}
+    texts["reference"] = "Ein Hund läuft über die Wiese.\nDas ||| das\n"
     for name, text in texts.items():
         (work / name).write_text(text, encoding="utf-8")
     choose_text(work, ("en", "de"), "lists", choice)
@@ -121,11 +118,8 @@ def test_a_source_that_is_no_text_is_refused(tmp_path: Path, content: bytes, sai
 
 def test_a_command_translates_each_line(source: Path) -> None:
     ask_command(source, "sed 's/.*/<&>/'")
-    assert lists_of(source) == [
-        "0 ||| <一> ||| 0.000000",
-        "1 ||| <> ||| 0.000000",
-        "2 ||| <二 ||| 2\t2> ||| 0.000000",
-    ]
+    texts = ("<一>", "<>", "<二 ||| 2\t2>")
+    assert lists_of(source) == [f"{n} ||| {text} ||| 0.000000" for n, text in enumerate(texts)]
 
 
 def test_a_command_scores_each_translation(source: Path) -> None:
@@ -158,12 +152,9 @@ def test_translations_of_other_lines_are_refused(source: Path, content: str, sai
 def test_translations_of_a_file_become_lists(source: Path) -> None:
     (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-3\tA\nH-0\t-2\ta\nH-1\t-1\t\n")
     take_translations(source, source / "out.de", needs_scores=False)
-    assert lists_of(source) == [
-        "0 ||| a ||| -2.000000",
-        "0 ||| A ||| -3.000000",
-        "1 |||  ||| -1.000000",
-        "2 ||| c ||| -1.000000",
-    ]
+    expected = ["0 ||| a ||| -2.000000", "0 ||| A ||| -3.000000"]
+    expected += ["1 |||  ||| -1.000000", "2 ||| c ||| -1.000000"]
+    assert lists_of(source) == expected
 
 
 def test_plain_lines_have_no_scores(source: Path) -> None:
@@ -198,11 +189,9 @@ def test_the_training_text_is_what_was_prepared(tmp_path: Path, *, keep_text: bo
 
 
 def job(folder: Path, **options: object) -> Job:
-    usual = {
-        "train": (write_text(folder, "train", pairs(300, seed=1)),),
-        "valid": write_text(folder, "valid", pairs(20, seed=2)),
-        "vocab_size": 346,
-    }
+    train = write_text(folder, "train", pairs(300, seed=1))
+    valid = write_text(folder, "valid", pairs(20, seed=2))
+    usual: dict[str, object] = {"train": (train,), "valid": valid, "vocab_size": 346}
     return Job.of(folder / "data", **usual | options)
 
 

@@ -45,21 +45,9 @@ def report(tmp_path: Path, clock: list[float]) -> Iterator[Report]:  # noqa: ARG
 
 
 def window_metrics(update: int) -> dict[str, Any]:
-    return {
-        "kind": "train",
-        "update": update,
-        "epoch": 0.5,
-        "loss": 4.5,
-        "nll": 4.25,
-        "perplexity": 70.1,
-        "learning_rate": 1e-3,
-        "grad_norm": 2.0,
-        "tokens_per_second": 12_345.6,
-        "mfu": 0.625,
-        "data_wait": 0.001,
-        "padding": 0.03,
-        "skipped_updates": 2,
-    }
+    figures = {"epoch": 0.5, "loss": 4.5, "nll": 4.25, "perplexity": 70.1, "learning_rate": 1e-3}
+    figures |= {"grad_norm": 2.0, "tokens_per_second": 12_345.6, "mfu": 0.625, "data_wait": 0.001}
+    return {"kind": "train", "update": update, **figures, "padding": 0.03, "skipped_updates": 2}
 
 
 def trained(report: Report, update: int) -> None:
@@ -94,16 +82,8 @@ def test_a_validation_is_on_record_with_its_samples(
     report.validated(state, ValidationResult(1.5, 0.0, (text,), SAMPLES), seconds=2.5)
     report.validated(RunState(2_001, best=((1.4, 1.4, 4),)), RESULT, seconds=0.1)
     first, second = metrics(tmp_path)
-    assert first == {
-        "kind": "valid",
-        "update": 2_000,
-        "loss": 1.5,
-        "nll": 0.0,
-        "perplexity": 1.0,
-        "bleu": 33.3,
-        "bleu_signature": "nrefs:1",
-        "samples": SAMPLES,
-    }
+    scores = {"loss": 1.5, "nll": 0.0, "perplexity": 1.0, "bleu": 33.3, "bleu_signature": "nrefs:1"}
+    assert first == {"kind": "valid", "update": 2_000, **scores, "samples": SAMPLES}
     assert second.keys() == {"kind", "update", "loss", "nll", "perplexity"}
     assert log_of(tmp_path)[1:] == [
         "update 2,000 valid: nll 0.0000, perplexity 1.000, BLEU 33.30, best so far; 2.5 s",

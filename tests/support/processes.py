@@ -19,14 +19,8 @@ def run_python(
     *words: str | Path, check: bool = True, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a Python of its own, which must end well if that is checked."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-        **options,
-    )
+    options |= {"capture_output": True, "text": True, "timeout": LONG}
+    done = subprocess.run([sys.executable, *words], check=False, **options)
     assert not (check and done.returncode), done.stderr
     return done
 

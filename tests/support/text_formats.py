@@ -121,19 +121,13 @@ def save(path: Path, columns: dict[str, Any]) -> Path:
     return path
 
 
-def _columns(pairs: Pairs) -> dict[str, list[object]]:
-    return {
-        "score": [0.5] * len(pairs),
-        "translation": [{"de": tgt, "en": src} for src, tgt in pairs],
-    }
-
-
 def write_parquet(folder: Path, pairs: Pairs) -> str:
     """Write a folder of two shards, as hubs have them."""
     (folder / "hub").mkdir()
     half = len(pairs) // 2
     for name, part in (("part-0", pairs[:half]), ("part-1", pairs[half:])):
-        save(folder / "hub" / f"{name}.parquet", _columns(part))
+        texts = [{"de": tgt, "en": src} for src, tgt in part]
+        save(folder / "hub" / f"{name}.parquet", {"score": [0.5] * len(part), "translation": texts})
     return f"{folder}/hub"
 
 

@@ -34,17 +34,9 @@ PASSED_ON = (
     signal.SIGWINCH,
 )
 LIBRARIES = (
-    "numpy",
-    "pytest",
-    "rich.live",
-    "sacrebleu",
-    "safetensors.torch",
-    "sentencepiece",
-    "torch",
-    "torch.distributed.launcher",
-    "torch.distributed.nn.functional",
-    "typer",
-)
+    "numpy pytest rich.live sacrebleu safetensors.torch sentencepiece torch"
+    " torch.distributed.launcher torch.distributed.nn.functional typer"
+).split()
 MAYBE_MISSING = (
     "pydantic.type_adapter",  # which typer needs since 0.29
     "matplotlib.figure",
