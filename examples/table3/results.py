@@ -20,6 +20,7 @@ import numpy as np
 from nmt.cli.command import run
 from nmt.data.batches import LengthSums
 from nmt.data.folder import DataFolder
+from nmt.data.language_tokens import spell_pair
 from nmt.errors import NMTError
 from nmt.models.flops import training_flops
 from nmt.models.model_file import ModelCard, read_card
@@ -189,7 +190,7 @@ def report(results: Mapping[str, Result], data: DataFolder) -> str:
             *lines,
             "",
             f"{len(results)} of {len(TABLE_3)} rows, trained on {len(data.train):,} pairs "
-            f"({data.src_lang}-{data.tgt_lang}); machine: {'; '.join(machines) or ABSENT}.",
+            f"({spell_pair(data.info.langs)}); machine: {'; '.join(machines) or ABSENT}.",
             "Perplexity by subword, and BLEU with beam 4, of the last weights on valid "
             f"({len(data.valid):,} lines), nothing averaged; BLEU: "
             f"{'; '.join(signatures) or ABSENT}; tokenised: by Moses, compounds of German split, "

@@ -60,7 +60,7 @@ def make_share(path: Path, share: float, out: Path) -> DataFolder:
     text = out.with_name(f"{out.name}-text")
     text.mkdir(parents=True, exist_ok=True)
     try:
-        for side, lang in enumerate((data.src_lang, data.tgt_lang)):
+        for side, lang in enumerate(data.info.langs):
             with (text / f"train.{lang}").open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(f"{line}\n" for line in _lines(data, chosen, side))
         return prepare(out, *_options(data, text / "train"))
@@ -72,8 +72,8 @@ def _options(data: DataFolder, train: Path) -> tuple[PrepareOptions, CleaningOpt
     """Return the options for other training text with the settings of `data`."""
     settings = data.info.settings
     options = PrepareOptions(
-        src_lang=data.src_lang,
-        tgt_lang=data.tgt_lang,
+        src_lang=data.info.langs[0],
+        tgt_lang=data.info.langs[1],
         train=(str(train),),
         valid=(str(data.path / "valid"),),
         vocab=tuple(data.path / file.name for file in data.info.vocabulary.files),

@@ -121,13 +121,8 @@ def calibrate(
             f"that of the next line ({by_chance:.0f}); is {source} in {pair.languages[0]}, and "
             f"{reference} in {pair.languages[1]}?"
         )
-    calibration = Calibration(
-        pair.languages,
-        config.calibrated,
-        metric.score(counted).signature,
-        len(known),
-        Curve.fit(rows, chrf),
-    )
+    learnt = metric.score(counted).signature, len(known), Curve.fit(rows, chrf)
+    calibration = Calibration(pair.languages, config.calibrated, *learnt)
     trial = try_halves(rows, chrf)
     fifths = [
         (str(n), f"{told:.1f}", f"{true:.1f}") for n, (told, true) in enumerate(trial.fifths, 1)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -36,8 +35,7 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True)
-class _TestSet:
+class _TestSet(NamedTuple):
     """A test set as a run translates it."""
 
     run: str
@@ -259,12 +257,8 @@ def _scores(tests: Sequence[_TestSet], metrics: Sequence[str]) -> dict[str, Resu
     for warning in (*equal_only_in_nfc(*sides), *other_quotes(*sides)):
         console.warning(warning)
     tgt = test.text.langs[1]
-    made = make_metrics(
-        metrics,
-        [references],
-        tokenize=choose_tokenizer(tgt, says="bleu" in metrics),
-        han_words=has_han(tgt),
-    )
+    tokenize = choose_tokenizer(tgt, says="bleu" in metrics)
+    made = make_metrics(metrics, [references], tokenize=tokenize, han_words=has_han(tgt))
     resampling = Resampling() if others else None
     far_half = test.text.far_half()
     return {

@@ -161,24 +161,10 @@ def _name_value(hint: Any) -> None:
             info.metavar = next((name for kind, name in _METAVARS.items() if kind in kinds), None)
 
 
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        callback=console.set_quiet,
-        help="Hide progress and notices, but not warnings and errors.",
-    ),
-]
-
-
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        callback=console.set_verbose,
-        help="Show details, too, such as what takes the time.",
-    ),
-]
+_HIDES = "Hide progress and notices, but not warnings and errors."
+Quiet = Annotated[bool, typer.Option("--quiet", callback=console.set_quiet, help=_HIDES)]
+_SHOWS = "Show details, too, such as what takes the time."
+Verbose = Annotated[bool, typer.Option("--verbose", callback=console.set_verbose, help=_SHOWS)]
 
 
 def argument(name: str, help: str, **rules: Any) -> Any:

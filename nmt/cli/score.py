@@ -68,14 +68,9 @@ def score(
     tokenised = options.tokenize == "none"
     for warning in text_warnings(outputs, references, source, tokenised=tokenised, spaced=spaced):
         console.warning(warning)
+    lines, with_interval = [text.lines for text in outputs], options.confidence is not None
     evaluated = {
-        name: results.evaluate(
-            name,
-            metric,
-            [text.lines for text in outputs],
-            resampling,
-            with_interval=options.confidence is not None,
-        )
+        name: results.evaluate(name, metric, lines, resampling, with_interval=with_interval)
         for name, metric in metrics.items()
     }
     baselines = [text.name for text in outputs[1:]]

@@ -13,7 +13,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -120,8 +120,9 @@ def check(options: Any) -> None:
     problems = [
         f"{option_name(spec)} {_spelt(item)}: {fault}"
         for spec in declared(options)
-        for item in _items(getattr(options, spec.name))
-        if (fault := _fault(spec.metadata, item))
+        for given in [getattr(options, spec.name)]
+        for item in (given if isinstance(given, tuple) else [given])
+        if item is not None and (fault := _fault(spec.metadata, item))
     ]
     if hasattr(options, "problems"):
         problems += options.problems()
@@ -159,14 +160,6 @@ def _parsed(text: str, kind: type) -> object:
         return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
     except ValueError:
         return text
-
-
-def _items(value: Any) -> Iterator[Any]:
-    """Yield what is to be checked of an option: nothing if it is unset."""
-    if isinstance(value, tuple):
-        yield from value
-    elif value is not None:
-        yield value
 
 
 def _fault(rules: Mapping[str, Any], value: Any) -> str:

@@ -7,14 +7,13 @@ the option of base that differs and its value, as `--set` takes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.config.fields import Value
 from nmt.errors import UsageError, did_you_mean
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """A named recipe: the values of its parent, or else the class defaults, plus `changes`."""
 
     parent: str | None
@@ -123,13 +122,8 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer, later variants": {
         "transformer_modern": Preset(
             "transformer_base",
-            {
-                "d_ff": 1368,
-                "pre_norm": True,
-                "norm": "rms",
-                "feed_forward": "swiglu",
-                "positions": "rotary",
-            },
+            {"d_ff": 1368, "pre_norm": True, "norm": "rms"}
+            | {"feed_forward": "swiglu", "positions": "rotary"},
             "pre-norm, RMSNorm, SwiGLU and rotary positions, with as many parameters as "
             "transformer_base",
             44_105_728,
@@ -138,13 +132,8 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # nmt/training/README.md.
         "transformer_wmt": Preset(
             "transformer_modern",
-            {
-                "schedule": "linear",
-                "learning_rate": 1.4e-3,
-                "ema_decay": 0.999,
-                "max_updates": 50_000,
-                "save_every": 1_000,
-            },
+            {"schedule": "linear", "learning_rate": 1.4e-3, "ema_decay": 0.999}
+            | {"max_updates": 50_000, "save_every": 1_000},
             "transformer_modern, planned for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(

@@ -36,9 +36,7 @@ class PairDataset:
     """
 
     def __init__(
-        self,
-        shards: Sequence[Shard],
-        shares: Sequence[tuple[int, float]] | None = None,
+        self, shards: Sequence[Shard], shares: Sequence[tuple[int, float]] | None = None
     ) -> None:
         self._shards = tuple(shards)
         # Pairs [3, 2, 4] start at [0, 3, 5]: pair 4 is pair 4 - 3 of shard 1.
@@ -211,14 +209,6 @@ class DataFolder:
             test=PairDataset(tests) if tests else None,
             train_text=PairDataset(text) if text else None,
         )
-
-    @property
-    def src_lang(self) -> str:
-        return self.info.langs[0]
-
-    @property
-    def tgt_lang(self) -> str:
-        return self.info.langs[1]
 
     @property
     def joint(self) -> bool:

@@ -171,7 +171,8 @@ def variant_rank(found: str, asked: str) -> int | None:
         return None
     if one == other:
         return 1
-    return 2 if one[1] == other[1] and not _names_region(asked) else None
+    language = _parse(asked)
+    return 2 if one[1] == other[1] and not (language and language.territory) else None
 
 
 def serving_codes(codes: Iterable[str], asked: str) -> list[str]:
@@ -192,11 +193,6 @@ def _variant(code: str) -> tuple[str, str, str] | None:
         language = language.maximize()
     primary = "no" if language.language == "nb" else language.language or ""
     return primary, language.script or "", language.territory or ""
-
-
-def _names_region(code: str) -> bool:
-    language = _parse(code)
-    return language is not None and language.territory is not None
 
 
 def _parse(code: str) -> Language | None:

@@ -130,22 +130,18 @@ class PieceModel:
         """Return the model with more pieces at the end, but before those that are read as unk."""
         texts = [piece.text for piece in self.pieces]
         end = texts.index(READ_AS_UNK) if READ_AS_UNK in texts else len(texts)
-        return self._with((*self.pieces[:end], *added, *self.pieces[end:]))
+        return self.with_only((*self.pieces[:end], *added, *self.pieces[end:]))
 
     def marking_word_ends(self, *, covers_all_text: bool) -> PieceModel:
         """Return the model with `▁` behind a word, not before it, and with or without bytes."""
         fields = _number(_SUFFIX_SPACE, True) + _number(_BYTE_FALLBACK, covers_all_text)
-        return self._with(self.pieces, fields)
+        return self.with_only(self.pieces, fields)
 
     def of_words(self, words: Sequence[str]) -> PieceModel:
         """Return a model with our special pieces that cuts text at spaces, and no further."""
         pieces = (*SPECIAL.values(), *(Piece(f"\u2581{word}") for word in words))
         fields = _number(_MODEL_TYPE, _WORD) + _number(_BYTE_FALLBACK, False)
-        return self._with(pieces, fields)
-
-    def with_only(self, pieces: Sequence[Piece]) -> PieceModel:
-        """Return the model with these pieces, by id."""
-        return self._with(tuple(pieces))
+        return self.with_only(pieces, fields)
 
     def padded(self, multiple: int) -> PieceModel:
         """Return the model with UNUSED pieces at the end, up to a multiple of this number."""
@@ -153,7 +149,7 @@ class PieceModel:
         if size == len(self.pieces):
             return self
         names = (f"{STRANGE}<row {id_}>" for id_ in range(len(self.pieces), size))
-        return self._with((*self.pieces, *(Piece(name, kind=Kind.UNUSED) for name in names)))
+        return self.with_only((*self.pieces, *(Piece(name, kind=Kind.UNUSED) for name in names)))
 
     def extends(self, other: PieceModel) -> bool:
         """Whether this is the other model, perhaps with more pieces."""
@@ -194,12 +190,15 @@ class PieceModel:
             return self
         numbers = (_number(field, id_) for field, id_ in _IDS.items())
         names = (write_field(field, SPECIAL[id_].text.encode()) for field, id_ in _TEXTS.items())
-        return self._with(tuple(pieces), b"".join((*numbers, *names)))
+        return self.with_only(pieces, b"".join((*numbers, *names)))
 
-    def _with(self, pieces: tuple[Piece, ...], fields: bytes = b"") -> PieceModel:
-        """Return the model with other pieces, and fields for its trainer: the last value counts."""
+    def with_only(self, pieces: Sequence[Piece], fields: bytes = b"") -> PieceModel:
+        """Return the model with these pieces, by id.
+
+        fields: for its trainer; of the same field, the last value counts.
+        """
         trainer = self.trainer + _number(_VOCAB_SIZE, len(pieces)) + fields
-        return replace(self, pieces=pieces, trainer=trainer, serialised=b"")
+        return replace(self, pieces=tuple(pieces), trainer=trainer, serialised=b"")
 
 
 def _piece(message: bytes) -> Piece:

@@ -45,11 +45,7 @@ _CRC = struct.Struct("<I")
 _BODY_AT = _HEADER.size + _CRC.size
 _OFFSET: np.dtype[Any] = np.dtype("<u4")
 _LINE: np.dtype[Any] = np.dtype("<u4")
-ID_TYPES: dict[int, np.dtype[Any]] = {
-    1: np.dtype("<u1"),  # of text
-    2: np.dtype("<u2"),
-    4: np.dtype("<u4"),
-}
+ID_TYPES: dict[int, np.dtype[Any]] = {size: np.dtype(f"<u{size}") for size in (1, 2, 4)}
 TEXT_BYTES = 1  # what takes the place of the bytes of a token id in a shard of a side column
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
@@ -256,11 +252,6 @@ class Shard:
     def tgt_tokens(self) -> int:
         return len(self._tgt)
 
-    def src_occurrences(self, token: int) -> tuple[int, int]:
-        """Return how often a token is in the sources, and in how many of them it is."""
-        counts = self.count_in_sources(token)
-        return int(counts.sum()), int(np.count_nonzero(counts))
-
     def all_lengths(self) -> tuple[Lengths, Lengths]:
         """Return the source and target tokens of each pair, without eos: (pairs,) each."""
         src, tgt = (np.diff(offsets).astype(np.int32) for _, offsets in self._sides)
@@ -287,13 +278,11 @@ class Shard:
 
     def pair(self, index: int) -> tuple[Ids, Ids]:
         """Return the source and target ids of a pair: read-only views, (length,) each."""
-        self._check(index)
         src, tgt = (ids[offsets[index] : offsets[index + 1]] for ids, offsets in self._sides)
         return src, tgt
 
     def line(self, index: int) -> int:
         """Return the line number of a pair in its corpus, from 1."""
-        self._check(index)
         return int(self._lines[index])
 
     def check_content(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
@@ -304,10 +293,6 @@ class Shard:
                 raise DataError(f"{self.path}: its offsets are damaged; {_AGAIN}")
             if len(ids) and int(ids.max()) >= size:
                 raise DataError(f"{self.path}: a token is not in the vocabulary; {_AGAIN}")
-
-    def _check(self, index: int) -> None:
-        if not 0 <= index < len(self):
-            raise IndexError(f"{self.path}: pair {index} of {len(self)}")
 
 
 def _map(file: IO[bytes]) -> mmap.mmap:

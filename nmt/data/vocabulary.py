@@ -16,11 +16,11 @@ import copy
 import io
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sentencepiece
 
@@ -31,6 +31,7 @@ from nmt.data.words import MODIFIERS, WordEdges
 from nmt.errors import DataError, UsageError
 from nmt.system.files import read_file
 
+T = TypeVar("T")
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _MANY_LINES = 256
 """From so many on, one call for all is faster, by a tenth for encoding and a third for decoding.
@@ -84,6 +85,18 @@ _TOO_SMALL = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 _PIECE, _NORMALIZER = 1, 3
 _TEXT = 1
 _NAME, _TSV = 1, 6
+
+
+def read_parsed(path: Path, parse: Callable[[bytes], T]) -> T:
+    """Return what a file holds; DataError names the file if it is missing or cannot be parsed."""
+    try:
+        content = read_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    try:
+        return parse(content)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 class UnfitSize(UsageError):
@@ -152,14 +165,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path, moses: Moses | None = None) -> Vocabulary:
         """Read a SentencePiece model file."""
-        try:
-            model = read_file(path)
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        try:
-            return cls(model, moses)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
+        return read_parsed(path, lambda model: cls(model, moses))
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -321,10 +327,6 @@ class Vocabulary:
     def marks_word_ends(self) -> bool:
         """Whether pieces have `▁` for the space behind a word, as those of BPE codes."""
         return self.normalized("a").endswith(_SPACE)
-
-    def has_piece(self, text: str) -> bool:
-        """Whether there is a piece of any kind with this text."""
-        return text in self.pieces
 
     def has_control(self, piece: str) -> bool:
         """Whether there is a control piece, such as a language token."""

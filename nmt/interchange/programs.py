@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nmt.config.fields import Value
@@ -36,8 +35,7 @@ def portable_preset(config: ModelConfig) -> str:
     return "transformer_portable_few" if config.d_model <= _NARROW else "transformer_portable"
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """The Transformers that a program can be."""
 
     name: str
@@ -100,11 +98,7 @@ CTRANSLATE2 = Form(
     "CTranslate2",
     {
         **_ANY_SIZE,
-        "pre_norm": None,
-        "norm_epsilon": None,
-        "first_input": None,
-        "first_position": None,
-        "source_end": None,
+        **dict.fromkeys("pre_norm norm_epsilon first_input first_position source_end".split()),
         "norm": ("layer", "rms"),
         "feed_forward": (*_ACTIVATIONS, "swiglu"),
         "positions": ("sinusoidal", "sinusoidal_halves", "learned", "rotary"),

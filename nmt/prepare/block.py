@@ -44,8 +44,7 @@ class Misfit(NamedTuple):
     shift: int  # how many lines later than their sources the targets come; 0: they do not match
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What the rules that need no tokens have found in a block, for the pass that encodes it."""
 
     packed: bytes

@@ -19,8 +19,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,8 +50,7 @@ MosesRules = tuple[Moses | None, Moses | None]
 """Moses' rules of the source and of the target, if they have some."""
 
 
-@dataclass(frozen=True)
-class EncodedBlock:
+class EncodedBlock(NamedTuple):
     """The result for one block, without the text that is not kept; see `Work`."""
 
     verdicts: Verdicts  # (pairs,)

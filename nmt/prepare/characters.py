@@ -14,7 +14,7 @@ import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ LETTERS_END = 0x32400  # Unicode has no letters from here on
 WIDE_SCRIPTS = ("Hani", "Kana", "Hang")
 """Those whose letters count as `WIDE_LETTER` letters of an alphabet."""
 
-_BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
+BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
     "Latn": ((0x41, 0x24F), (0x250, 0x2AF), (0x1D00, 0x1DBF), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F),
               (0xA720, 0xA7FF), (0xAB30, 0xAB6F), (0xFB00, 0xFB06), (0xFF21, 0xFF5A)),
     "Grek": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
@@ -64,28 +64,19 @@ _BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
     "Hani": ((0x3005, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
             (0x20000, 0x323AF)),
 }  # fmt: skip
+"""The first and last code points of a script's blocks."""
 
-_PARTS = {
-    "Hans": ("Hani",),
-    "Hant": ("Hani",),
-    "Jpan": ("Hani", "Kana"),
-    "Kore": ("Hang", "Hani"),
-    "Latf": ("Latn",),
-    "Latg": ("Latn",),
-    "Aran": ("Arab",),
-}
+_PARTS = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hani Kana", "Kore": "Hang Hani"}
+_PARTS |= {"Latf": "Latn", "Latg": "Latn", "Aran": "Arab"}
 """Codes of ISO 15924 that stand for several scripts, or for a style of one."""
 
 
 def known_scripts(language: str) -> tuple[str, ...]:
     """Return the scripts of a language whose letters we know, of which there may be none."""
-    scripts = [part for script in scripts_of(language) for part in _PARTS.get(script, (script,))]
-    return tuple(script for script in scripts if script in _BLOCKS)
-
-
-def letters_of(script: str) -> tuple[tuple[int, int], ...]:
-    """Return the first and last code points of a script's blocks."""
-    return _BLOCKS[script]
+    scripts = [
+        part for script in scripts_of(language) for part in _PARTS.get(script, script).split()
+    ]
+    return tuple(script for script in scripts if script in BLOCKS)
 
 
 @functools.cache
@@ -98,7 +89,7 @@ def classes_for(language: str) -> Classes:
     letters = table == 0
     home = np.zeros(_TABLE_SIZE, np.bool_)
     abroad = np.zeros(_TABLE_SIZE, np.bool_)
-    for script, ranges in _BLOCKS.items():
+    for script, ranges in BLOCKS.items():
         for first, last in ranges:
             (home if script in scripts else abroad)[first : last + 1] = True
     return np.where(letters & abroad & ~home, np.uint8(FOREIGN), table)
@@ -159,5 +150,5 @@ def _script_of(character: str) -> str | None:
     if unicodedata.category(character)[0] not in "LM":
         return None
     code = ord(character)
-    blocks = ((script, block) for script, blocks in _BLOCKS.items() for block in blocks)
+    blocks = ((script, block) for script, blocks in BLOCKS.items() for block in blocks)
     return next((script for script, (first, last) in blocks if first <= code <= last), "")

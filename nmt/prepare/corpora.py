@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt import console
 from nmt.data.corpus import Encoding
@@ -92,8 +93,7 @@ class SourceText:
             raise DataError(f"{src} or {tgt} changed while it was read; run again")
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(NamedTuple):
     train: tuple[SourceText, ...]
     valids: tuple[SourceText, ...]
     """One for each pair of languages; empty until they are drawn from train."""

@@ -57,7 +57,7 @@ import functools
 import hashlib
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -139,8 +139,7 @@ class SeenHashes:
         return is_new
 
 
-@dataclass(frozen=True)
-class OverlapKeys:
+class OverlapKeys(NamedTuple):
     """The keys that recognise lines of one side of valid and test, of which there may be none."""
 
     sums: Numbers  # (lines,) sums of their characters' numbers, sorted
@@ -198,7 +197,7 @@ def _weights() -> Numbers:
     """Return the letters that each code point counts as: (0x110000,)."""
     weights = _counts().astype(np.uint32)
     for script in characters.WIDE_SCRIPTS:
-        for first, last in characters.letters_of(script):
+        for first, last in characters.BLOCKS[script]:
             weights[first : last + 1] *= WIDE_LETTER
     return weights
 
@@ -243,8 +242,7 @@ _CHUNK = 1 << 18  # pairs of lines that are compared at a time
 _FACTOR = np.uint32(0x9E3779B1)
 
 
-@dataclass(frozen=True)
-class HeldOutLines:
+class HeldOutLines(NamedTuple):
     """The lines of one language in valid and test, to be compared with train."""
 
     lines: Sequence[str]
@@ -325,8 +323,7 @@ class HeldOutLines:
         return _shares(shared.reshape(shape), sizes[:, None], self.sizes, least=least)
 
 
-@dataclass(frozen=True)
-class _Index:
+class _Index(NamedTuple):
     """Which lines have each hash."""
 
     is_known: Mask  # (2^bits,)

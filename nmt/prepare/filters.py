@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ RULE_OF = {code: rule for rule, code in CODES.items()}
 TokenCounts = Lengths | Counts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Filters:
+class Filters(NamedTuple):
     """The rules with everything that they need to judge pairs."""
 
     cleaning: CleaningOptions
@@ -38,9 +37,9 @@ class Filters:
     held_out_pairs: frozenset[frozenset[str]] = frozenset()
     """The keys of whole pairs of valid and test that the rule `overlap` drops whatever their
     length."""
-    drawn_lines: Mapping[str, HeldOutLines] = field(default_factory=dict)
+    drawn_lines: Mapping[str, HeldOutLines] = {}
     """The drawn lines by language, whose near copies the rule `valid` drops."""
-    held_out_lines: Mapping[str, HeldOutLines] = field(default_factory=dict)
+    held_out_lines: Mapping[str, HeldOutLines] = {}
     """All lines of valid and test by language, with which what is left of train is compared."""
     held_out_count: int = 0  # how many pairs valid and test have
     documents: bool = False  # whether lines that are blank on both sides end documents
@@ -134,7 +133,7 @@ TEXT_FILTERS: Mapping[str, Callable[[Pairs, Filters], Mask]] = {
     "valid": _valid,
     "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
-    "break": lambda pairs, by: blank_pairs(pairs) if by.documents else pairs.none,
+    "break": lambda pairs, by: np.equal(pairs.longer, 0) if by.documents else pairs.none,
     "empty": lambda pairs, _: np.equal(pairs.shorter, 0),
     "control": lambda pairs, _: pairs.src.count(CONTROL) + pairs.tgt.count(CONTROL) > 0,
     "markup": _markup,
@@ -166,11 +165,6 @@ def token_verdicts(
     applied = filter(cleaning.applies, rules)
     masks = ((rule, TOKEN_FILTERS[rule](shorter, longer, cleaning)) for rule in applied)
     return _verdicts(len(src), masks)
-
-
-def blank_pairs(pairs: Pairs) -> Mask:
-    """Return which pairs are blank on both sides: (pairs,)."""
-    return np.equal(pairs.longer, 0)
 
 
 def _are_among(known: frozenset[frozenset[str]], pairs: Pairs) -> Mask:

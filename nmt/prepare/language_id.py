@@ -20,11 +20,10 @@ import resource
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,8 +56,7 @@ _WIKIPEDIAS = {
 in BCP 47, where als is Tosk Albanian, or for several."""
 
 
-@dataclass(frozen=True)
-class LanguageIdentifier:
+class LanguageIdentifier(NamedTuple):
     """A fastText model, loaded once in each process that uses it."""
 
     path: Path
@@ -150,7 +148,7 @@ def measured(
             f"{', '.join(sorted(names[lang]))}, as {main}, {then}"
         )
         confused.update((lang, _LABEL + label) for label in often)
-    return replace(identifier, confused=identifier.confused | confused)
+    return identifier._replace(confused=identifier.confused | confused)
 
 
 def _is_written_in(letters: Counter[str], lang: str) -> bool:

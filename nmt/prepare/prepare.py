@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt import console
 from nmt.data import manifest
@@ -169,8 +169,7 @@ def dry_run(
         return rejects
 
 
-@dataclass(frozen=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     """The files that the options name, each read once."""
 
     vocabularies: tuple[Vocabulary, ...]  # of --vocab; none if they are learnt
@@ -270,16 +269,14 @@ def _hold_out(
     if not sources.valids:
         valids, numbers = draw_valid(sources.train, filters, options)
         drawn = list(map(read, valids))
-        held_out, sources = [*drawn, *held_out], replace(sources, valids=valids)
-        filters = replace(
-            filters,
+        held_out, sources = [*drawn, *held_out], sources._replace(valids=valids)
+        filters = filters._replace(
             **_keys_of(held_out, options),
             drawn=numbers,
             drawn_pairs=frozenset().union(*(text.pairs for text in drawn)),
             drawn_lines=index_lines(drawn, sources.train),
         )
-    filters = replace(
-        filters,
+    filters = filters._replace(
         held_out_lines=index_lines(held_out, sources.train),
         held_out_count=sum(text.source.lines for text in held_out),
     )

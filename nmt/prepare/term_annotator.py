@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ LEXICON_PAIRS = 50_000
 _LINE, _SHARE, _WORDS = range(3)  # what the random numbers of a line are for
 
 
-@dataclass(frozen=True)
-class Annotator:
+class Annotator(NamedTuple):
     """Annotates training lines, in the workers."""
 
     langs: tuple[str, str]
@@ -76,7 +75,7 @@ class Annotator:
 
     def with_lexicon(self, path: Path) -> Annotator:
         """Return the annotator with the lexicon that `learn_lexicon` has written."""
-        return replace(self, lexicon=WordLexicon.read(path.read_text("utf-8")))
+        return self._replace(lexicon=WordLexicon.read(path.read_text("utf-8")))
 
     def annotate(self, work: Work, vocabulary: Vocabulary, *, longest: int) -> TokenRows:
         """Return the ids of sources, some of which say how some of their words are translated.

@@ -150,9 +150,8 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
             for name, side, own in zip(
                 text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
             ):
-                _warn_of_markup(name, side, text.reader.unit, is_cleaned=index < len(sources.train))
-                if not own:
-                    _warn_of_marks(name, side, text.reader.unit)
+                is_train = index < len(sources.train)
+                _warn_of_lines(name, side, text.reader.unit, is_cleaned=is_train, composes=own)
             if index >= len(sources.train):
                 _warn_of_flaws(text, pairs)
     for text, style in zip(sources.train, styles, strict=False):
@@ -247,28 +246,26 @@ def _difference(due: str, returned: str) -> str:
     return f"{printable(returned)} for {printable(due)}"
 
 
-def _warn_of_marks(name: str, side: TextSide, unit: str) -> None:
-    """Warn of letters apart from their marks, for a vocabulary that does not compose them."""
-    rows = [row for row, line in enumerate(side.lines, start=1) if is_decomposed(line)]
-    if len(rows) > _WORTH_A_WARNING * len(side.lines):
-        console.warning(
-            f"{name}: {len(rows):,} of the first {len(side.lines):,} {unit}s have letters apart "
-            f"from their marks (NFD); {DECOMPOSED_REMEDY}"
-        )
+def _warn_of_lines(
+    name: str, side: TextSide, unit: str, *, is_cleaned: bool, composes: bool
+) -> None:
+    """Warn of lines that are one element, such as <url>...</url>, and of letters without marks.
 
-
-def _warn_of_markup(name: str, side: TextSide, unit: str, *, is_cleaned: bool) -> None:
-    """Warn of lines that are one element, such as <url>...</url> or <seg id="1">...</seg>.
-
-    is_cleaned: whether the rule `markup` drops those that are only tags.
+    is_cleaned: whether the rule `markup` drops lines that are only tags.
+    composes: whether the vocabulary composes letters and their marks.
     """
     elements = (_ELEMENT.fullmatch(line) for line in side.lines)
-    lines = [found[0].strip() for found in elements if found and (found["text"] or not is_cleaned)]
-    if len(lines) > _WORTH_A_WARNING * len(side.lines):
-        console.warning(
-            f"{name}: {len(lines):,} of the first {len(side.lines):,} {unit}s are markup, such as "
-            f"{printable(lines[0][:_EXAMPLE_CHARACTERS])}; remove them, or take their tags off"
-        )
+    markup = [found[0].strip() for found in elements if found and (found["text"] or not is_cleaned)]
+    shown = printable("".join(markup[:1])[:_EXAMPLE_CHARACTERS])
+    apart = [] if composes else list(filter(is_decomposed, side.lines))
+    faults = {
+        f"are markup, such as {shown}; remove them, or take their tags off": markup,
+        f"have letters apart from their marks (NFD); {DECOMPOSED_REMEDY}": apart,
+    }
+    for fault, lines in faults.items():
+        if len(lines) > _WORTH_A_WARNING * len(side.lines):
+            first = f"{len(lines):,} of the first {len(side.lines):,} {unit}s"
+            console.warning(f"{name}: {first} {fault}")
 
 
 def _whole_pairs(block: Block) -> Block:

@@ -22,7 +22,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -142,7 +141,7 @@ def with_new_pieces(
     controls += [piece for piece in instead if not first.has_control(piece)]
     added += [Piece(piece, kind=Kind.CONTROL) for piece in controls]
     for piece in added:
-        if any(vocabulary.has_piece(piece.text) for vocabulary in vocabularies):
+        if any(piece.text in vocabulary.pieces for vocabulary in vocabularies):
             raise UsageError(
                 f"{piece.text} is a piece of the vocabulary already, and text may have it; "
                 + instead.get(piece.text, "choose another tag")
@@ -325,8 +324,7 @@ def _suited(size: int, bound: int) -> int:
     return size
 
 
-@dataclass(frozen=True)
-class _Learning:
+class _Learning(NamedTuple):
     """What vocabularies are learnt from."""
 
     options: PrepareOptions

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ from nmt.prepare.duplicates import (
     line_overlaps,
     pair_keys,
 )
-from nmt.prepare.filters import CODES, blank_pairs
+from nmt.prepare.filters import CODES
 from nmt.prepare.fixes import examine
 from nmt.prepare.options import PrepareOptions
 from nmt.prepare.reject_report import warn_of_flaws
@@ -67,15 +68,15 @@ def write_shard(
     """
     builder.write(path, corpus=corpus)
     shard = Shard.open(path)
-    annotations, annotated = (0, 0) if marker is None else shard.src_occurrences(marker)
+    counts = np.zeros(0) if marker is None else shard.count_in_sources(marker)
     return ShardRecord(
         **asdict(record_file(path)),
         corpus=shard.corpus,
         pairs=len(shard),
         src_tokens=shard.src_tokens,
         tgt_tokens=shard.tgt_tokens,
-        annotations=annotations,
-        annotated=annotated,
+        annotations=int(counts.sum()),
+        annotated=int(np.count_nonzero(counts)),
     )
 
 
@@ -117,8 +118,7 @@ def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
     )
 
 
-@dataclass(frozen=True)
-class HeldOutText:
+class HeldOutText(NamedTuple):
     """A text for valid or test, every line of which can be used.
 
     With `--documents`, the text may have lines that are blank on both sides, which end documents.
@@ -130,7 +130,7 @@ class HeldOutText:
     lines: tuple[list[str], list[str]]  # the same, repaired as in train
     pairs: frozenset[frozenset[str]]  # the keys of whole pairs, of any length
     breaks: Mask  # (lines,) which of them end a document
-    nearest: Overlaps = field(default_factory=lambda: np.zeros(0, np.int16))
+    nearest: Overlaps = np.zeros(0, np.int16)
     """The overlap of each line with train, once train is written."""
 
     @classmethod
@@ -149,7 +149,8 @@ class HeldOutText:
             if found is None and (found := misfit(lines)):
                 warn_of_misfit(source, found, block, before)
             before = block
-            are_breaks = blank_pairs(lines) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
+            is_bad = lines.src.is_bad | lines.tgt.is_bad
+            are_breaks = (lines.longer == 0) & documents & ~is_bad
             breaks.append(are_breaks)
             if block.missing:
                 raise DataError(
@@ -225,7 +226,7 @@ def with_nearest(texts: Sequence[HeldOutText], nearest: Overlaps) -> list[HeldOu
     """Return texts with their overlaps, given those of all their lines."""
     ends = np.cumsum([text.source.lines for text in texts])
     parts = np.split(nearest, ends[:-1])
-    return [replace(text, nearest=part) for text, part in zip(texts, parts, strict=True)]
+    return [text._replace(nearest=part) for text, part in zip(texts, parts, strict=True)]
 
 
 def write_held_out(

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from nmt import console
 from nmt.config.training_config import TrainingConfig
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 
 _LOSS = {"nll": "nll {:.3f}", "perplexity": "ppl {}"}
-_RARE = {
-    "padding": (0.2, "padding {:.0%}"),
-    "skipped_updates": (1, "skipped updates {:,}"),
-}
+_RARE = {"padding": (0.2, "padding {:.0%}"), "skipped_updates": (1, "skipped updates {:,}")}
 """Metrics that are worth a word only from this value on."""
 _WAIT = {"data_wait": (0.05, "data wait {:.0%}")}
 """The same for those who look for speed."""
@@ -69,15 +65,13 @@ def require_tensorboard() -> None:
         ) from None
 
 
-@dataclass(frozen=True)
-class TextResult:
+class TextResult(NamedTuple):
     langs: tuple[str, str]
     nll: float  # nats per token
-    scores: Mapping[str, Score] = field(default_factory=dict)  # of its translations, by metric
+    scores: Mapping[str, Score] = {}  # of its translations, by metric
 
 
-@dataclass(frozen=True)
-class ValidationResult:
+class ValidationResult(NamedTuple):
     """The metrics of a validation, and some sample translations."""
 
     loss: float  # smoothed, as in training; nats per token
@@ -173,7 +167,11 @@ class Report:
         self._began = (state.update, time.monotonic())
         for record in self.run.metrics():
             self._signed |= {key: record[key] for key in record if "_signature" in key}
-        self._open_tensorboard(state.update)
+        if self.config.tensorboard:  # what its files have of later updates becomes void
+            from torch.utils.tensorboard import SummaryWriter
+
+            with self.run.best_effort(self._events):
+                self._tensorboard = SummaryWriter(str(self._events), purge_step=state.update + 1)
         self._draw_at = time.monotonic() + _CURVES_SECONDS
 
     def trained(self, state: RunState, record: Record) -> None:
@@ -272,14 +270,6 @@ class Report:
                         tag = f"{record['kind']}/{key}"
                         self._tensorboard.add_scalar(tag, value, record["update"])
                 self._tensorboard.flush()
-
-    def _open_tensorboard(self, update: int) -> None:
-        """Continue the event files at an update; what they have of later ones becomes void."""
-        if self.config.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            with self.run.best_effort(self._events):
-                self._tensorboard = SummaryWriter(str(self._events), purge_step=update + 1)
 
     def _draw_if_due(self, state: RunState) -> None:
         if time.monotonic() > self._draw_at:

@@ -28,13 +28,7 @@ from typing import Any, BinaryIO
 
 from nmt import __version__, console
 from nmt.config.model_config import MODEL_CONFIGS
-from nmt.config.recipes import (
-    Recipe,
-    format_toml,
-    read_toml,
-    resumable_keys,
-    with_keys_of_today,
-)
+from nmt.config.recipes import Recipe, format_toml, read_toml, resumable_keys, with_keys_of_today
 from nmt.config.training_config import TrainingConfig
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, NMTError, UsageError

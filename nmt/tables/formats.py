@@ -6,7 +6,6 @@ Names, readers, help and messages all go by these rows. This file imports no rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ STDIN = "-"  # stands for TSV on stdin instead of a file's name
 QUOTINGS = ("csv", "none")
 
 
-@dataclass(frozen=True)
-class FileRequest:
+class FileRequest(NamedTuple):
     """What is to be read of a file that holds both sides of a text."""
 
     prefix: str  # the text as the user names it

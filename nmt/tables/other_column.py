@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from nmt.console import printable
 from nmt.errors import DataError, UsageError
@@ -38,7 +37,7 @@ def open_column(request: FileRequest, content: bytes, target: str) -> tuple[list
         quotes = Quotes()
         quotes.look_at(content)
         is_quoted = suffix_of(request.file) == CSV.suffix or quotes.is_quoted()
-        table = TsvFile.find(replace(request, quoting="csv" if is_quoted else "none"))
+        table = TsvFile.find(request._replace(quoting="csv" if is_quoted else "none"))
         texts, write = _of_cells(table, text, target)
     return texts, lambda new: whole[: len(whole) - len(text)] + write(new)
 

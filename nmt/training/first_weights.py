@@ -210,8 +210,8 @@ def card_of(recipe: Recipe, data: DataFolder) -> ModelCard:
     return ModelCard(
         architecture=recipe.architecture,
         config=recipe.model,
-        src_lang=data.src_lang,
-        tgt_lang=data.tgt_lang,
+        src_lang=data.info.langs[0],
+        tgt_lang=data.info.langs[1],
         src_vocabulary=data.src_vocabulary,
         tgt_vocabulary=data.tgt_vocabulary,
         max_src_tokens=data.info.max_length,

@@ -21,9 +21,8 @@ from itertools import chain
 from pathlib import Path
 
 from nmt.data.pieces import SPECIAL, Kind, Piece, PieceModel
-from nmt.data.vocabulary import READ_AS_UNK, STRANGE, Vocabulary, learn_vocabulary
+from nmt.data.vocabulary import READ_AS_UNK, STRANGE, Vocabulary, learn_vocabulary, read_parsed
 from nmt.errors import DataError
-from nmt.system.files import refuse_pointer
 
 _END, _SPACE = "</w>", "\u2581"
 _VERSION = b"#version:"
@@ -42,12 +41,9 @@ def read_codes(path: Path) -> Vocabulary | None:
     """Read a file of codes; None if it is of another kind. DataError: see `model_of_codes`."""
     if not path.is_file() or path.suffix == ".safetensors":
         return None
-    content = path.read_bytes()
-    refuse_pointer(path, content)
-    try:
-        return Vocabulary(model_of_codes(content)) if is_bpe_codes(content) else None
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+    return read_parsed(
+        path, lambda raw: Vocabulary(model_of_codes(raw)) if is_bpe_codes(raw) else None
+    )
 
 
 def is_bpe_codes(content: bytes) -> bool:

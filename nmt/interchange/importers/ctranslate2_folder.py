@@ -11,7 +11,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, sines_first, positions = _config_of(weights, settings, sides, tokens)
         foreign = _foreign(folder, sides, config, options)
-        foreign = replace(foreign, max_src_tokens=positions - 1)
+        foreign = foreign._replace(max_src_tokens=positions - 1)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -177,7 +177,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
-    foreign = replace(foreign, sines_first=sines_first)
+    foreign = foreign._replace(sines_first=sines_first)
     write_imported(out, weights.path, foreign, read, unread)
 
 
@@ -345,7 +345,7 @@ def _foreign(
         for side, lang in zip(("src", "tgt"), langs, strict=True):
             if lang:
                 languages.check(side, lang, f"--{side}", is_given=True)
-    return replace(model, languages=languages)
+    return model._replace(languages=languages)
 
 
 def _config_of(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
         special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         if not options.segmenters:
-            options = replace(options, segmenters=_segmenters_of(path, config))
+            options = options._replace(segmenters=_segmenters_of(path, config))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{path}: damaged, or holds no encoder and decoder of Eole") from None
     end = special[EOS_ID]

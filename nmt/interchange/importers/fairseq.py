@@ -89,7 +89,7 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
     config = _config_of(checkpoint, settings, weights)
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_all_embeddings")))
     unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
-    model = replace(model, max_src_tokens=_max_src_tokens(settings), unscaled=unscaled)
+    model = model._replace(max_src_tokens=_max_src_tokens(settings), unscaled=unscaled)
     write_imported(out, checkpoint, model, weights.of, weights.unread)
 
 

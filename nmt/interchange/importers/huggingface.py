@@ -5,7 +5,6 @@ Neither transformers nor its tokenizers are needed, and no code from the folder 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from nmt.errors import UsageError
@@ -47,7 +46,7 @@ def import_huggingface(
         langs = choose_languages(folder, model, src_lang, tgt_lang)
     check_search(folder, model.tgt.produced())
     longest = _max_src_tokens(folder, hf_config)
-    model = replace(model, langs=langs, max_src_tokens=longest)
+    model = model._replace(langs=langs, max_src_tokens=longest)
     write_imported(out, folder, model, weights.of, weights.unread)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,8 +67,7 @@ _POSITIONS = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weights?")
 _PADDING = 127  # so many rows may have no piece: the number of rows is often rounded up
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """config.json."""
 
     path: Path

@@ -7,7 +7,6 @@ too. Before, text was segmented by other programs, which the user names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +84,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     weights = Weights(checkpoint, named, named.__getitem__)
     options = options.with_langs(listing, *(text.get("lang") for text in texts))
     steps = {*_moses_of(listing, texts), *options.moses}
-    options = replace(
-        options,
+    options = options._replace(
         segmenters=options.segmenters or _segmenters_of(listing, texts),
         moses=[step for step in STEPS if step in steps],
     )
@@ -110,10 +108,10 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     config = of_sides(listing, stacks, _SIZES, _SPECIAL).transformer(weights, base)
     foreign = with_sides(config, sides, options, is_joint=is_joint, takes_apart=True)
     unscaled = tuple(table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
-    foreign = replace(foreign, unscaled=unscaled)
+    foreign = foreign._replace(unscaled=unscaled)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
     if isinstance(longest, int) and longest > 0:
-        foreign = replace(foreign, max_src_tokens=longest)
+        foreign = foreign._replace(max_src_tokens=longest)
     write_imported(out, checkpoint, foreign, weights.of, weights.unread)
 
 

@@ -26,7 +26,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.config.recipes import model_config_from
 from nmt.data.compressed import check_unpacked
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
-from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
+from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID, read_parsed
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.huggingface_files import Config, Weights
 from nmt.interchange.importers.model_import import (
@@ -270,10 +270,8 @@ def pieces_by_id(path: Path) -> dict[int, str]:
     if path.suffix == _PIECES:
         is_unknown = {piece.text: piece.kind is Kind.UNKNOWN for piece in read_pieces(path).pieces}
         return dict(enumerate("<unk>" if is_unknown[text] else text for text in is_unknown))
-    try:
-        content = read_file(path).decode(errors="surrogateescape").replace("\r\n", "\n")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
+    raw = read_parsed(path, bytes)
+    content = raw.decode(errors="surrogateescape").replace("\r\n", "\n")
     if path.suffix != ".yml":
         return dict(enumerate(content.removesuffix("\n").split("\n")))
     texts = dict[int, str]()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,12 +21,11 @@ from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
-from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary
+from nmt.data.vocabulary import ADDED, BOS_ID, READ_AS_UNK, TAG, UNK_ID, Vocabulary, read_parsed
 from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.models.base import BARRED
 from nmt.models.model_file import ModelCard, write_model
 from nmt.models.registry import parameters_by_names, shapes_only
-from nmt.system.files import read_file
 
 EMBEDDINGS = ("src_embedding.weight", "tgt_embedding.weight", "output_projection")
 OUTPUT_BIAS = "output_bias"
@@ -43,8 +41,7 @@ _MARKED = re.compile("@@$|\uffed")
 WITHOUT_PIECE = re.compile(r"<row \d+>")  # pieces of ours for foreign ids that have none
 
 
-@dataclass(frozen=True)
-class VocabularyMapping:
+class VocabularyMapping(NamedTuple):
     """Our ids of some SentencePiece models that share foreign ids."""
 
     vocabularies: tuple[Vocabulary, ...]  # one for each model
@@ -58,8 +55,7 @@ class VocabularyMapping:
         return {row for id_, row in enumerate(self.rows.tolist()) if id_ not in barred}
 
 
-@dataclass(frozen=True)
-class ForeignModel:
+class ForeignModel(NamedTuple):
     """What files hold, besides the weights."""
 
     config: TransformerConfig
@@ -102,14 +98,7 @@ def check_alike(path: Path, sides: Sequence[Mapping[str, Any]], names: Sequence[
 
 
 def read_pieces(path: Path) -> PieceModel:
-    try:
-        content = read_file(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    try:
-        return PieceModel.read(content)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+    return read_parsed(path, PieceModel.read)
 
 
 def map_vocabulary(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,7 @@ def import_parts(
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
-    model = replace(model, unscaled=unscaled)
+    model = model._replace(unscaled=unscaled)
     write_imported(out, path, model, weights.of, weights.unread)
 
 

@@ -7,7 +7,8 @@ that made them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ import numpy as np
 from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import moses_rules
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
-from nmt.data.vocabulary import UNK_ID, Vocabulary
-from nmt.errors import DataError, UsageError
+from nmt.data.vocabulary import UNK_ID, Vocabulary, read_parsed
+from nmt.errors import UsageError
 from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
 from nmt.interchange.importers.model_import import (
     ForeignModel,
@@ -39,8 +40,7 @@ otherwise 17 %. A larger model of the same language and kind makes over 90 %, so
 """
 
 
-@dataclass(frozen=True)
-class ImportOptions:
+class ImportOptions(NamedTuple):
     """What the user says of a model."""
 
     langs: tuple[str, str]
@@ -64,7 +64,7 @@ class ImportOptions:
             raise UsageError(
                 f"{path}: translates {named[0]} to {named[1]}; leave out --src and --tgt"
             )
-        return replace(self, langs=(src, tgt))
+        return self._replace(langs=(src, tgt))
 
 
 class Dictionary(NamedTuple):
@@ -124,7 +124,7 @@ def with_sides(
         if segmenter is not None:
             _check_segmenter(side.path, mapping, segmenter)
     with_rules = [
-        replace(one, vocabularies=tuple(Vocabulary(each.model, rules) for each in one.vocabularies))
+        one._replace(vocabularies=tuple(Vocabulary(each.model, rules) for each in one.vocabularies))
         for one, rules in zip(mappings, moses_rules(options.langs, options.moses), strict=True)
     ]
     config = replace(config, output_bias=config.output_bias or bool(mappings[1].barred))
@@ -147,11 +147,7 @@ def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) ->
 
 
 def _map_subwords(
-    side: Dictionary,
-    segmenter: Path | None,
-    controls: Collection[str],
-    *,
-    takes_apart: bool,
+    side: Dictionary, segmenter: Path | None, controls: Collection[str], *, takes_apart: bool
 ) -> VocabularyMapping:
     path, texts, special = side
     if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
@@ -160,10 +156,8 @@ def _map_subwords(
     rows = [row for row in range(max(texts) + 1) if row not in special.values()]
     listed = [texts.get(row, f"<row {row}>") for row in rows]
     if segmenter is not None:
-        try:
-            model = model_of_codes(read_file(segmenter), listed, takes_apart=takes_apart)
-        except DataError as error:
-            raise DataError(f"{segmenter}: {error}") from None
+        as_listed = partial(model_of_codes, listed=listed, takes_apart=takes_apart)
+        model = read_parsed(segmenter, as_listed)
     elif sum(text.startswith(_SPACE) for text in listed) > _MANY * len(listed):
         raise UsageError(
             f"{path}: has pieces of SentencePiece; give the model that made them: --vocab spm.model"
@@ -189,4 +183,4 @@ def _taking_apart(mapping: VocabularyMapping) -> VocabularyMapping:
         else piece
         for id_, piece in enumerate(model.pieces)
     ]
-    return replace(mapping, vocabularies=(Vocabulary(model.with_only(pieces).write()),))
+    return mapping._replace(vocabularies=(Vocabulary(model.with_only(pieces).write()),))

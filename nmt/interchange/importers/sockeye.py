@@ -6,7 +6,6 @@ They do not say what has segmented the text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     config = sizes.transformer(weights, base)
     model = with_sides(config, sides, options, is_joint=tying.startswith("src_trg"))
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
-    model = replace(model, max_src_tokens=max(1, longest - 1), sines_first=True)
+    model = model._replace(max_src_tokens=max(1, longest - 1), sines_first=True)
     write_imported(out, parameters, model, weights.of, weights.unread)
 
 

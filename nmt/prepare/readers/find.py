@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def find_reader(
     elif (path.is_dir() or is_pattern(here)) and not _is_prefix(here, langs):
         # Several memories that an archive had belong together.
         paths = sorted(path.glob("*/*")) if is_named else files_of(name, path, split)
-        requests = [replace(request, file=str(one), path=one) for one in paths]
+        requests = [request._replace(file=str(one), path=one) for one in paths]
     if requests:
         parts = [_open(one) for one in requests]
         if parts[0].encoding != parts[-1].encoding:
@@ -118,8 +117,8 @@ def _two_requests(
     columns = request.columns or ("", "")
     for file, lang, column in zip(request.file.split(","), request.langs, columns, strict=True):
         path, both = copies.get(file, Path(file)), (column, column) if column else ()
-        side = replace(request, file=file, path=path, columns=both, langs=(lang, lang))
-        yield replace(side, is_one_side=True)
+        side = request._replace(file=file, path=path, columns=both, langs=(lang, lang))
+        yield side._replace(is_one_side=True)
 
 
 def _find_segments(

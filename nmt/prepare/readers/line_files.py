@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from nmt import console
 from nmt.data.compressed import DAMAGE, check_unpacked
@@ -37,8 +37,7 @@ _LISTS = (".ids", ".xml")  # of documents, in archives of OPUS
 _LINK = re.compile(rb'<link\b[^>]*\bxtargets="[^";]+;[^";]+"')
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(NamedTuple):
     """What reading a text once has shown of it, or of one of its sides."""
 
     record: FileRecord
