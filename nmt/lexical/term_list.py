@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from textwrap import shorten
@@ -193,7 +192,7 @@ def _find_columns(
             f"in {file}:{','.join(filled[:2])}, or put a row above: source, target, form, form"
         )
     elif not named:
-        request = replace(request, columns=("1", "2"))
+        request = request._replace(columns=("1", "2"))
     rows = [[cell.encode() for cell in row] for row in sample]
     columns = find_columns(request, rows, _UTF_8.name)
     header = table[columns.skipped - 1] if columns.skipped else []

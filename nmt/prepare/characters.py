@@ -73,10 +73,8 @@ _PARTS |= {"Latf": "Latn", "Latg": "Latn", "Aran": "Arab"}
 
 def known_scripts(language: str) -> tuple[str, ...]:
     """Return the scripts of a language whose letters we know, of which there may be none."""
-    scripts = [
-        part for script in scripts_of(language) for part in _PARTS.get(script, script).split()
-    ]
-    return tuple(script for script in scripts if script in BLOCKS)
+    scripts = (_PARTS.get(script, script).split() for script in scripts_of(language))
+    return tuple(script for script in chain.from_iterable(scripts) if script in BLOCKS)
 
 
 @functools.cache

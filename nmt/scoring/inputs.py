@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -107,7 +106,7 @@ def _read_column(name: str, encoding: Encoding, quoting: Sequence[str]) -> list[
     quoted = dict(map(formats.name_and_value, quoting)).get(file, "")
     both, sheet = 2 * columns[-1:], "".join(columns[:-1])
     request = formats.FileRequest(name, file, Path(file), both, _UNKNOWN, encoding, quoted, sheet)
-    table = form.open(replace(request, is_one_side=True))
+    table = form.open(request._replace(is_one_side=True))
     rows = list(enumerate(table.checked_rows(lambda _: None), start=1))
     taken = [(number, row) for number, row in rows if not row.left_out]
     if why := next((row.left_out for _, row in rows if row.left_out), ""):
