@@ -14,14 +14,8 @@ import typer
 
 from nmt import console
 from nmt.cli.options import Quiet, Verbose, argument, completion, preset_names
+from nmt.config import recipes
 from nmt.config.fields import like, value
-from nmt.config.recipes import (
-    Recipe,
-    parse_overrides,
-    recipe_fields,
-    recorded_run,
-    refuse_two_values,
-)
 from nmt.config.training_config import TrainingConfig
 from nmt.errors import UsageError
 from nmt.interchange.programs import opening
@@ -67,7 +61,7 @@ class Shorthands:
 
 def _complete_assignment(incomplete: str) -> list[str]:
     """Return the keys of recipes, or the choices of one, that begin with what has been typed."""
-    specs = recipe_fields()
+    specs = recipes.recipe_fields()
     key, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{name}=" for name in completion(specs)(key)]
@@ -153,11 +147,11 @@ def train(
 
     asked = number_of_processes(processes)
     stops_at = started + first_limit(time_limit, deadline)[0]
-    overrides, given = parse_overrides(assignments), shorthands.given()
-    refuse_two_values(given, overrides)
+    overrides, given = recipes.parse_overrides(assignments), shorthands.given()
+    recipes.refuse_two_values(given, overrides)
     run = RunFolder(out)
     is_first = "WORLD_SIZE" not in os.environ
-    ranks = recorded_run(config).get("ranks") if config else None
+    ranks = recipes.recorded_run(config).get("ranks") if config else None
     # The file is that of a run, which is repeated.
     if type(ranks) is int and processes is None and is_first and not run.exists:
         console.notice(f"no --processes given: taking {ranks}, as {config} had")
@@ -197,7 +191,7 @@ def train(
     work()
 
 
-def _try_training(recipe: Recipe, command: TrainCommand, *, verbose: bool) -> None:
+def _try_training(recipe: recipes.Recipe, command: TrainCommand, *, verbose: bool) -> None:
     from nmt.training.dry_run import MAIN_ROWS, dry_run
 
     if rows := dry_run(recipe, command):

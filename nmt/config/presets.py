@@ -122,8 +122,13 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     "Transformer, later variants": {
         "transformer_modern": Preset(
             "transformer_base",
-            {"d_ff": 1368, "pre_norm": True, "norm": "rms"}
-            | {"feed_forward": "swiglu", "positions": "rotary"},
+            {
+                "d_ff": 1368,
+                "pre_norm": True,
+                "norm": "rms",
+                "feed_forward": "swiglu",
+                "positions": "rotary",
+            },
             "pre-norm, RMSNorm, SwiGLU and rotary positions, with as many parameters as "
             "transformer_base",
             44_105_728,
@@ -132,8 +137,13 @@ FAMILIES: dict[str, dict[str, Preset]] = {
         # nmt/training/README.md.
         "transformer_wmt": Preset(
             "transformer_modern",
-            {"schedule": "linear", "learning_rate": 1.4e-3, "ema_decay": 0.999}
-            | {"max_updates": 50_000, "save_every": 1_000},
+            {
+                "schedule": "linear",
+                "learning_rate": 1.4e-3,
+                "ema_decay": 0.999,
+                "max_updates": 50_000,
+                "save_every": 1_000,
+            },
             "transformer_modern, planned for half of base's updates: see examples/wmt14",
         ),
         "transformer_modern_small": Preset(

@@ -20,17 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt import console
+from nmt.data import manifest
 from nmt.data.folder import TEXT, PairDataset
 from nmt.data.language_tokens import tagged
 from nmt.data.languages import primary_language
-from nmt.data.manifest import (
-    CorpusRecord,
-    LengthRecord,
-    OverlapRecord,
-    ShardRecord,
-    SplitRecord,
-    record_file,
-)
 from nmt.data.shards import TEXT_BYTES, Shard, ShardBuilder
 from nmt.data.word_ids import Subwords
 from nmt.errors import DataError
@@ -61,7 +54,7 @@ _WORTH_A_WARNING = 0.2  # of the pairs of valid or test
 
 def write_shard(
     path: Path, builder: ShardBuilder, *, corpus: int = 0, marker: int | None = None
-) -> ShardRecord:
+) -> manifest.ShardRecord:
     """Write the pairs of a builder, all from one corpus, as a shard.
 
     marker: the id that begins an annotation, if there are some.
@@ -69,8 +62,8 @@ def write_shard(
     builder.write(path, corpus=corpus)
     shard = Shard.open(path)
     counts = np.zeros(0) if marker is None else shard.count_in_sources(marker)
-    return ShardRecord(
-        **asdict(record_file(path)),
+    return manifest.ShardRecord(
+        **asdict(manifest.record_file(path)),
         corpus=shard.corpus,
         pairs=len(shard),
         src_tokens=shard.src_tokens,
@@ -83,18 +76,18 @@ def write_shard(
 def split_record(
     folder: Path,
     name: str,
-    shards: Sequence[ShardRecord],
-    corpora: Sequence[CorpusRecord],
+    shards: Sequence[manifest.ShardRecord],
+    corpora: Sequence[manifest.CorpusRecord],
     *,
     separator: int | None = None,
-) -> SplitRecord:
+) -> manifest.SplitRecord:
     """Return the record of a split whose shards are all written, without its other files.
 
     separator: the token between the lines of a window, if pairs are windows.
     """
     pairs = PairDataset([Shard.open(folder / shard.name) for shard in shards])
     src_counts, tgt_counts = pairs.length_counts()
-    return SplitRecord(
+    return manifest.SplitRecord(
         name=name,
         pairs=len(pairs),
         src=_statistics(src_counts),
@@ -105,11 +98,11 @@ def split_record(
     )
 
 
-def _statistics(counts: npt.NDArray[np.int64]) -> LengthRecord:
+def _statistics(counts: npt.NDArray[np.int64]) -> manifest.LengthRecord:
     """Return the length statistics; counts: how many sides have 0, 1, 2 ... tokens."""
     pairs = int(counts.sum())
     tokens = int(counts @ np.arange(len(counts)))
-    return LengthRecord(
+    return manifest.LengthRecord(
         tokens=tokens,
         mean=round(tokens / pairs, 3) if pairs else 0.0,
         # Half of the sides have at most the median's tokens.
@@ -172,7 +165,9 @@ class HeldOutText(NamedTuple):
             raise DataError(" and ".join(source.reader.sides) + " are empty")
         return cls(source, raw, repaired, frozenset(pair_keys(*repaired)), are_breaks)
 
-    def write(self, folder: Path, stem: str, subwords: Subwords, corpus: int) -> ShardRecord:
+    def write(
+        self, folder: Path, stem: str, subwords: Subwords, corpus: int
+    ) -> manifest.ShardRecord:
         """Write STEM.bin, the shard of the text, and its raw lines."""
         source, tgt = self.source, self.raw[1]
         src = list(map(tagged, self.raw[0], source.line_tags or repeat(source.tag)))
@@ -212,14 +207,14 @@ class HeldOutText(NamedTuple):
         """Return the files of the raw lines, source and target."""
         return [folder / f"{stem}.{lang}" for lang in self.source.langs]
 
-    def record(self) -> CorpusRecord:
+    def record(self) -> manifest.CorpusRecord:
         """Return the record of the text."""
         rejected = {"break": int(self.breaks.sum())} if self.breaks.any() else {}
         record = self.source.record(lines=self.source.lines, rejected=rejected)
         of_pairs = self.nearest[~self.breaks]
         same, near = ((of_pairs >= least).sum() for least in (SAME, NEAR_COPY))
         median = round(float(np.median(np.minimum(of_pairs, OVERLAP_UNIT))) / OVERLAP_UNIT, 3)
-        return replace(record, overlap=OverlapRecord(int(same), int(near - same), median))
+        return replace(record, overlap=manifest.OverlapRecord(int(same), int(near - same), median))
 
 
 def with_nearest(texts: Sequence[HeldOutText], nearest: Overlaps) -> list[HeldOutText]:
@@ -231,7 +226,7 @@ def with_nearest(texts: Sequence[HeldOutText], nearest: Overlaps) -> list[HeldOu
 
 def write_held_out(
     folder: Path, name: str, texts: Mapping[str, HeldOutText], subwords: Subwords
-) -> SplitRecord:
+) -> manifest.SplitRecord:
     """Write a split for valid or test: a shard, raw lines and overlaps of each text by its stem."""
     shards = [
         text.write(folder, stem, subwords, corpus)
@@ -243,7 +238,7 @@ def write_held_out(
     for path, text in zip(overlaps, texts.values(), strict=True):
         shares = np.minimum(text.nearest, OVERLAP_UNIT) / OVERLAP_UNIT
         write_text(path, "".join(f"{share:.4f}\n" for share in shares))
-    records, of_lines = (tuple(map(record_file, paths)) for paths in (files, overlaps))
+    records, of_lines = (tuple(map(manifest.record_file, paths)) for paths in (files, overlaps))
     return replace(split_record(folder, name, shards, corpora), text=records, overlaps=of_lines)
 
 
@@ -338,7 +333,7 @@ class TrainSplit:
             "reading, comparing and writing"
         )
 
-    def record(self) -> SplitRecord:
+    def record(self) -> manifest.SplitRecord:
         """Return the record of the split."""
         corpora = [
             text.record(lines=rejects.lines, rejected=rejects.counts, flaws=rejects.flaws)
@@ -417,7 +412,7 @@ class TrainSplit:
             self.progress,
             shards=(*self.progress.shards, shard),
             hashes=(*self.progress.hashes, *files),
-            side_columns=(*self.progress.side_columns, *map(record_file, paths.values())),
+            side_columns=(*self.progress.side_columns, *map(manifest.record_file, paths.values())),
             nearest=tuple(self.nearest.tolist()),
             corpus=next_corpus,
             line=next_line,

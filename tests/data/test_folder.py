@@ -45,7 +45,7 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 
 def test_a_folder_says_what_is_in_it(prepared: Path) -> None:
     opened = DataFolder.open(prepared, verify=True)
-    assert (opened.src_lang, opened.tgt_lang, opened.joint) == ("en", "de", True)
+    assert (opened.info.langs, opened.joint) == (("en", "de"), True)
     assert (len(opened.train), len(opened.valid)) == (100, 3)
     assert opened.test is not None
     assert len(opened.test) == 2 + 4

@@ -15,18 +15,10 @@ from torch import Tensor
 
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import opennmt_py
 from nmt.interchange.importers.huggingface_files import renamed
 from nmt.interchange.importers.huggingface_settings import CONFIG, read_json
 from nmt.interchange.importers.model_import import check_alike, check_can_be_ours
-from nmt.interchange.importers.opennmt_py import (
-    RENAMED,
-    SEGMENTERS,
-    SPECIAL,
-    dictionaries_of,
-    import_parts,
-    read_safetensors,
-    warn_of_steps,
-)
 from nmt.interchange.importers.segmenters import ImportOptions
 
 _FILES = (CONFIG, "vocab.json", "model.00.safetensors")
@@ -58,7 +50,7 @@ _KNOWN = re.compile(
 )
 
 _RENAMED = {
-    **RENAMED,
+    **opennmt_py.RENAMED,
     r"src_emb\.embeddings\.": "encoder.embed_tokens.",
     r"tgt_emb\.embeddings\.": "decoder.embed_tokens.",
     r"mlp\.gate_up_proj\.": "fc1.",
@@ -92,7 +84,9 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
         texts = [list(vocab[side]) for side in ("src", "tgt")]
         dropout = (config.get("training") or {}).get("dropout")
         own = vocab.get("specials") or {}
-        special = {id_: str(own.get(name) or SPECIAL[id_]) for id_, name in _SPECIAL.items()}
+        special = {
+            id_: str(own.get(name) or opennmt_py.SPECIAL[id_]) for id_, name in _SPECIAL.items()
+        }
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         if not options.segmenters:
             options = options._replace(segmenters=_segmenters_of(path, config))
@@ -107,13 +101,13 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
     for file in options.segmenters:
         if not file.exists():
             raise DataError(f"{file}: no such file; copy it there, or give --vocab")
-    tensors = read_safetensors(sorted(path.glob("model.*.safetensors")))
+    tensors = opennmt_py.read_safetensors(sorted(path.glob("model.*.safetensors")))
     if settings["share_embeddings"] and "src_emb.embeddings.weight" in tensors:
         tensors["tgt_emb.embeddings.weight"] = tensors["src_emb.embeddings.weight"]
     tensors = {name: one for name, one in tensors.items() if not _is_one(name, one)}
-    sides = dictionaries_of(path, texts, special)
-    import_parts(path, out, options, settings, sides, renamed(tensors, _RENAMED))
-    warn_of_steps(path, config, options.segmenters)
+    sides = opennmt_py.dictionaries_of(path, texts, special)
+    opennmt_py.import_parts(path, out, options, settings, sides, renamed(tensors, _RENAMED))
+    opennmt_py.warn_of_steps(path, config, options.segmenters)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +163,7 @@ def _is_one(name: str, tensor: Tensor) -> bool:
 def _segmenters_of(folder: Path, config: Mapping[str, Any]) -> list[Path]:
     """Return the models or codes in the folder that have segmented text, if settings name any."""
     found = []
-    for step in filter(SEGMENTERS.__contains__, config.get("transforms") or ()):
+    for step in filter(opennmt_py.SEGMENTERS.__contains__, config.get("transforms") or ()):
         options = config["transforms_configs"][step]
         check_can_be_ours(folder / CONFIG, options, _ONLY_SEGMENTED)
         names = [options.get(f"{side}_subword_model") for side in ("src", "tgt")]

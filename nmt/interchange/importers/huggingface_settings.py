@@ -116,6 +116,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
+def read_if_there(path: Path) -> dict[str, Any]:
+    """Read a JSON object; an empty one if the file is missing."""
+    return read_json(path) if path.exists() else {}
+
+
 def numbered(path: Path, ids: Mapping[str, Any]) -> dict[int, str]:
     """Return the piece of each id; DataError, naming the path, if they are not ids."""
     texts = dict[int, str]()
@@ -206,11 +211,8 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
     DataError if its files contradict each other. UsageError if pieces are words only between
     spaces, which nmt cannot do.
     """
-    path, ids = folder / _ADDED, dict[str, Any]()
-    if path.exists():
-        ids = read_json(path)
-    path = folder / TOKENIZER
-    listed = (read_json(path) if path.exists() else {}).get("added_tokens_decoder") or {}
+    ids, path = read_if_there(folder / _ADDED), folder / TOKENIZER
+    listed = read_if_there(path).get("added_tokens_decoder") or {}
     if not isinstance(listed, Mapping):
         raise DataError(f"{path}: damaged: added_tokens_decoder is {listed!r:.40}")
     entries = [(token.get("id"), token) for token in tokenizer]

@@ -19,16 +19,8 @@ from nmt.data.language_tokens import LanguageTokens
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
+from nmt.interchange.importers import huggingface_settings as settings
 from nmt.interchange.importers.huggingface_files import Config, Weights
-from nmt.interchange.importers.huggingface_settings import (
-    added_tokens,
-    check_folder,
-    content_of,
-    numbered,
-    read_json,
-    settings_of,
-    with_added,
-)
 from nmt.interchange.importers.model_import import (
     ForeignModel,
     check_can_be_ours,
@@ -63,10 +55,10 @@ LANGUAGES = tuple(
 
 def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignModel:
     """Read all but the weights of M2M100 or NLLB (DataError, UsageError)."""
-    check_folder(folder, "m2m_100", _ONLY)
+    settings.check_folder(folder, "m2m_100", _ONLY)
     model = read_pieces(folder / PIECES)
     path, own, tokens = _pieces_by_id(folder, model)
-    texts, split_off = with_added(path, own, added_tokens(folder, tokens))
+    texts, split_off = settings.with_added(path, own, settings.added_tokens(folder, tokens))
     ids = {text: id_ for id_, text in texts.items()}
     if missing := [piece.text for piece in SPECIAL.values() if piece.text not in ids]:
         raise DataError(f"{folder}: has no {missing[0]}")
@@ -109,7 +101,7 @@ def choose_languages(
     pieces = model.tgt.vocabularies[-1].pieces[: len(model.tgt.rows)]
     by_row = dict(zip(model.tgt.rows.tolist(), pieces, strict=True))
     codes = {piece: code for code, piece in model.languages.pieces.items()}
-    for path, values in settings_of(folder):
+    for path, values in settings.settings_of(folder):
         forced = values.get("forced_bos_token_id")
         if forced is not None:
             piece = by_row.get(forced, "") if isinstance(forced, int) else ""
@@ -135,34 +127,35 @@ def _pieces_by_id(
     """Return the file that numbers a folder's pieces, the pieces, and what it adds to them."""
     path, listed = folder / IDS, _languages(folder)
     is_nllb = (folder / ALL_IDS).exists() or not any(text.startswith("__") for text in listed)
-    with_ids = set(added_tokens(folder).values())
+    with_ids = set(settings.added_tokens(folder).values())
     if path.exists() or not is_nllb:
-        ids = read_json(path)
+        ids = settings.read_json(path)
         listed = listed or [f"__{code}__" for code in LANGUAGES]
         others = (text for text in listed if text not in with_ids)
         languages = {text: len(ids) + number for number, text in enumerate(others)}
-        return path, numbered(path, ids | languages), []
+        return path, settings.numbered(path, ids | languages), []
     path = folder / ALL_IDS
     if not path.exists():  # a slow tokenizer of NLLB numbers pieces as fairseq does
         path = folder / PIECES
         texts = ["<s>", "<pad>", "</s>", "<unk>", *(piece.text for piece in model.pieces[3:])]
         texts += [text for text in [*listed, "<mask>"] if text not in with_ids]
         return path, dict(enumerate(texts)), []
-    values = read_json(path)
+    values = settings.read_json(path)
     try:
         tokens = values["added_tokens"]
         ids = values["model"]["vocab"] | {token["content"]: token["id"] for token in tokens}
     except (KeyError, TypeError):
         raise DataError(f"{path}: damaged: not a BPE tokenizer with its added tokens") from None
-    return path, numbered(path, ids), tokens
+    return path, settings.numbered(path, ids), tokens
 
 
 def _languages(folder: Path) -> list[str]:
     """Return the language tokens that a tokenizer lists, in the order of their ids."""
-    for _, values in settings_of(folder):
+    for _, values in settings.settings_of(folder):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             listed = values.get(key)
-            texts = [str(content_of(token)) for token in listed] if isinstance(listed, list) else []
+            tokens = listed if isinstance(listed, list) else []
+            texts = map(str, map(settings.content_of, tokens))
             if languages := list(filter(_LANGUAGE.fullmatch, texts)):
                 return languages
     return []

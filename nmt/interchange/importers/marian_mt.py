@@ -17,17 +17,8 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import huggingface_settings as settings
 from nmt.interchange.importers.huggingface_files import Config, Weights
-from nmt.interchange.importers.huggingface_settings import (
-    CONFIG,
-    NO_TEXT,
-    TOKENIZER,
-    added_tokens,
-    check_folder,
-    numbered,
-    read_json,
-    with_added,
-)
 from nmt.interchange.importers.model_import import (
     EMBEDDINGS,
     OUTPUT_BIAS,
@@ -60,14 +51,14 @@ _ONLY: dict[str, tuple[object, ...]] = {
 
 def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
     """Return the languages that the user or the folder names; UsageError if neither does."""
-    path = folder / TOKENIZER
-    values = read_json(path) if path.exists() else {}
+    path = folder / settings.TOKENIZER
+    values = settings.read_if_there(path)
     langs = []
     for side, named in (("source", src), ("target", tgt)):
         lang = named or values.get(f"{side}_lang")
         if not isinstance(lang, str) or not lang:
             raise UsageError(
-                f"{folder}: {TOKENIZER} names no {side} language; nmt import takes --src and --tgt"
+                f"{folder}: {path.name} names no {side} language; nmt import takes --src and --tgt"
             )
         langs.append(lang)
     return langs[0], langs[1]
@@ -77,7 +68,7 @@ def read_marian_mt(
     folder: Path, hf_config: Config, weights: Weights, positions: str | None
 ) -> ForeignModel:
     """Read all but the weights of a `MarianMTModel` (DataError, UsageError)."""
-    check_folder(folder, "marian", _ONLY)
+    settings.check_folder(folder, "marian", _ONLY)
     formulas = _formulas_of_tables(folder, weights, hf_config.number("d_model"))
     if positions is None:
         exported = hf_config.values.get(EXPORTED)
@@ -109,14 +100,15 @@ def _mappings(
 ) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
-    is_joint, added = _is_joint(hf_config.values), added_tokens(folder)
-    values = read_json(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+    is_joint, added = _is_joint(hf_config.values), settings.added_tokens(folder)
+    path = folder / settings.TOKENIZER
+    values = settings.read_if_there(path)
     if values.get("separate_vocabs", not is_joint) == is_joint:
-        raise UsageError(f"{folder / TOKENIZER}: separate_vocabs is not what {CONFIG} says")
+        raise UsageError(f"{path}: separate_vocabs is not what {settings.CONFIG} says")
     if is_joint:
         joint = _mapping([src, tgt], folder / IDS, added, hf_config, weights, EMBEDDINGS[1])
         return joint, joint
-    if others := set(added.values()) - NO_TEXT:
+    if others := set(added.values()) - settings.NO_TEXT:
         raise UsageError(
             f"{folder}: has {min(others)} added to two vocabularies; nmt knows only one"
         )
@@ -135,7 +127,8 @@ def _mapping(
     table: str,
 ) -> VocabularyMapping:
     """Return our ids for those of a vocabulary; table: our name of its embeddings."""
-    texts, split_off = with_added(path, numbered(path, read_json(path)), added)
+    own = settings.numbered(path, settings.read_json(path))
+    texts, split_off = settings.with_added(path, own, added)
     ids = {text: id_ for id_, text in texts.items()}
     for id_ in (UNK_ID, PAD_ID, EOS_ID):
         if SPECIAL[id_].text not in ids:
