@@ -77,8 +77,7 @@ def _help(docstring: str | None, examples: Sequence[str]) -> str:
     joined = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
     first, *others = joined.split("\n\n")
     shown = "\n".join(("Examples:", *(f"  {example}" for example in examples)))
-    paragraphs = [first, shown, *others]
-    return "\n\n".join(paragraphs).replace("[", "\\[")  # which is no markup
+    return "\n\n".join([first, shown, *others]).replace("[", "\\[")  # which is no markup
 
 
 COMMANDS = tuple(

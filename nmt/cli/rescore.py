@@ -218,14 +218,8 @@ def _pairs(
 
 
 def _print_perplexity(likelihood: Likelihood, signature: str, *, as_json: bool) -> None:
-    answer = {
-        "score": likelihood.perplexity,
-        "signature": signature,
-        "nll": likelihood.nll,
-        "log_prob": likelihood.log_prob,
-        "tokens": likelihood.tokens,
-        "lines": likelihood.lines,
-    }
+    answer = {"score": likelihood.perplexity, "signature": signature}
+    answer |= {name: getattr(likelihood, name) for name in ("nll", "log_prob", "tokens", "lines")}
     if as_json:
         console.print_json({"perplexity": answer})
         return

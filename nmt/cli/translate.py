@@ -82,8 +82,7 @@ def translate(
         if output is not None and is_url(output):
             remote = RemoteOutput.made_for(output, job.inputs)
             output = str(remote.path)
-        inputs = leaving.enter_context(local_inputs(job.inputs))
-        job = replace(job, inputs=inputs, output=output)
+        job = replace(job, inputs=leaving.enter_context(local_inputs(job.inputs)), output=output)
         files = find_files(job.inputs, job.output, also_read)
         is_terminal = all(
             stream is not None and stream.isatty() for stream in (sys.stdin, console.stdout())

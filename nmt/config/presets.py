@@ -362,8 +362,7 @@ def student_values(preset: str, pairs: int, updates: int) -> dict[str, Value]:
     """
     few = _STUDENT_OF_FEW_PAIRS if pairs < FEW_PAIRS else {}
     rate = {"learning_rate": _NARROW_RATE} if preset == "transformer_portable_few" else {}
-    lengths = _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
-    return STUDENT_VALUES | few | rate | lengths
+    return STUDENT_VALUES | few | rate | _lengths(updates, int(STUDENT_VALUES["warmup_updates"]))
 
 
 def tuning_values(updates: int, learning_rate: float) -> dict[str, Value]:

@@ -340,8 +340,7 @@ def _open_text(path: Path, train: SplitRecord) -> list[Shard]:
     for record, file in zip(train.shards, train.side_columns, strict=False):
         shard = Shard.open(path / file.name)
         actual = (file.name, shard.corpus, len(shard), shard.token_bytes)
-        name = f"{Path(record.name).stem}.{TEXT}"
-        if actual != (name, record.corpus, record.pairs, TEXT_BYTES):
+        if actual != (f"{Path(record.name).stem}.{TEXT}", record.corpus, record.pairs, TEXT_BYTES):
             raise DataError(f"{shard.path} is not the text of {record.name}; {_AGAIN}")
         shards.append(shard)
     return shards

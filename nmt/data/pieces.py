@@ -140,8 +140,7 @@ class PieceModel:
     def of_words(self, words: Sequence[str]) -> PieceModel:
         """Return a model with our special pieces that cuts text at spaces, and no further."""
         pieces = (*SPECIAL.values(), *(Piece(f"\u2581{word}") for word in words))
-        fields = _number(_MODEL_TYPE, _WORD) + _number(_BYTE_FALLBACK, False)
-        return self.with_only(pieces, fields)
+        return self.with_only(pieces, _number(_MODEL_TYPE, _WORD) + _number(_BYTE_FALLBACK, False))
 
     def padded(self, multiple: int) -> PieceModel:
         """Return the model with UNUSED pieces at the end, up to a multiple of this number."""

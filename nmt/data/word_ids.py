@@ -209,9 +209,8 @@ class Subwords:
     @cached_property
     def _words(self) -> tuple[WordIds | None, WordIds | None]:
         """The words of source and target, if their ids do not depend on what is beside them."""
-        vocabularies = self._plain[: len(self.models)]
         words = [
             WordIds(vocabulary, token_bytes=self.token_bytes) if cuts_by_words(vocabulary) else None
-            for vocabulary in vocabularies
+            for vocabulary in self._plain[: len(self.models)]
         ]
         return words[0], words[-1]

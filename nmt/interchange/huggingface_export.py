@@ -26,19 +26,12 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, STRANGE, UNK_ID, Vocabul
 from nmt.errors import DataError, UsageError
 from nmt.interchange import exports, programs
 from nmt.interchange.huggingface_card import language_tag, model_card
+from nmt.interchange.importers import huggingface_settings as settings
 from nmt.interchange.importers.huggingface_files import (
     WEIGHTS,
     foreign_names,
     sizes_of,
     zero_biases,
-)
-from nmt.interchange.importers.huggingface_settings import (
-    ARCHITECTURES,
-    CONFIG,
-    GENERATION,
-    M2M100,
-    MARIAN,
-    TOKENIZER,
 )
 from nmt.interchange.importers.m2m100 import PIECES
 from nmt.interchange.importers.marian_mt import EXPORTED, IDS, SRC_PIECES, TGT_IDS, TGT_PIECES
@@ -71,8 +64,8 @@ def export_huggingface(
     out = resolved(out)
     exports.check_replaceable(out, is_export=_is_export(out))
     model, card = exports.load_transformer(path)
-    is_m2m100 = _type_of(card) == M2M100
-    kind = ARCHITECTURES[_type_of(card)]
+    is_m2m100 = _type_of(card) == settings.M2M100
+    kind = settings.ARCHITECTURES[_type_of(card)]
     bias = None if model.output_bias is None else model.output_bias[: card.src_vocabulary.known]
     if is_m2m100 and bias is not None and bias.any():
         raise UsageError(f"{path}: {kind} cannot have an output_bias that is not zero")
@@ -80,13 +73,13 @@ def export_huggingface(
     files = (m2m100_files if is_m2m100 else _files)(model, card)
     ids = row_ids(card) if is_m2m100 else range(card.tgt_vocabulary.known)
     barred = set(card.tgt_vocabulary.barred_ids)
-    files[GENERATION] |= {
+    files[settings.GENERATION] |= {
         **_SEARCH,
         "max_length": _positions(card) - 1,
-        "forced_eos_token_id": files[CONFIG]["eos_token_id"],
+        "forced_eos_token_id": files[settings.CONFIG]["eos_token_id"],
         "bad_words_ids": [[row] for row, id_ in enumerate(ids) if id_ in barred],
     }
-    files[CONFIG][EXPORTED] = model.config.positions
+    files[settings.CONFIG][EXPORTED] = model.config.positions
     names = [PIECES] if is_m2m100 else [SRC_PIECES, TGT_PIECES]
     with atomic_folder(out) as folder:
         check_room(folder, sum(weight.nbytes for weight in weights.values()))
@@ -133,7 +126,7 @@ def _save(weights: Mapping[str, Tensor], path: Path) -> None:
 
 def fault_of(card: ModelCard) -> str | None:
     """Return why no class of transformers can be a model; None if one can."""
-    is_m2m100 = _type_of(card) == M2M100
+    is_m2m100 = _type_of(card) == settings.M2M100
     form = programs.M2M100 if is_m2m100 else programs.MARIAN_MT
     if fault := form.fault(card.config):
         return fault
@@ -143,7 +136,7 @@ def fault_of(card: ModelCard) -> str | None:
 
 def _type_of(card: ModelCard) -> str:
     """Return the type of transformers: M2M100 if the decoder reads a language."""
-    return M2M100 if card.languages is not None and card.languages.tgt else MARIAN
+    return settings.M2M100 if card.languages is not None and card.languages.tgt else settings.MARIAN
 
 
 def _files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
@@ -175,12 +168,11 @@ def _files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any]]:
         "separate_vocabs": not _is_shared(card),
     }
     special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
-    generation = {key: config[key] for key in special}
     files: dict[str, dict[str, Any]] = {
         IDS: _ids(card.src_vocabulary, card.languages),
-        CONFIG: config,
-        TOKENIZER: tokenizer,
-        GENERATION: generation,
+        settings.CONFIG: config,
+        settings.TOKENIZER: tokenizer,
+        settings.GENERATION: {key: config[key] for key in special},
     }
     if not _is_shared(card):
         files[TGT_IDS] = _ids(card.tgt_vocabulary)
@@ -194,7 +186,7 @@ def _is_shared(card: ModelCard) -> bool:
 
 def _is_export(folder: Path) -> bool:
     try:
-        values = parse_json((folder / CONFIG).read_bytes())
+        values = parse_json((folder / settings.CONFIG).read_bytes())
     except (OSError, ValueError):
         return False
     return isinstance(values, dict) and EXPORTED in values

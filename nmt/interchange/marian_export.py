@@ -89,8 +89,7 @@ def foreign_arrays(model: Transformer) -> dict[str, NDArray[np.float32]]:
         arrays[theirs] = part[None] if marian.is_vector(theirs) else part.t().contiguous()
     if not config.attention_bias:  # in Marian they are always there
         for name in [name for name in arrays if name[:-1].endswith(("self_W", "context_W"))]:
-            bias_name = f"{name[:-2]}b{name[-1]}"
-            arrays[bias_name] = torch.zeros(1, arrays[name].shape[1])
+            arrays[f"{name[:-2]}b{name[-1]}"] = torch.zeros(1, arrays[name].shape[1])
     return {name: weight.numpy() for name, weight in arrays.items()}
 
 

@@ -37,8 +37,7 @@ def learn_lists(data: DataFolder, *, frequent: int, best: int, src_size: int) ->
     sizes = len(data.src_vocabulary), len(data.tgt_vocabulary)
     with console.progress("learning the shortlist", total=LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_lexicon(data.train, *sizes, on_progress=bar.update)
-    rows = lexicon.best(min(best, sizes[1]), src_size)
-    lists = [np.sort(row[row >= 0]) for row in rows]
+    lists = [np.sort(row[row >= 0]) for row in lexicon.best(min(best, sizes[1]), src_size)]
     lists[EOS_ID] = np.sort(np.argsort(-lexicon.target_counts, kind="stable")[:frequent])
     if not len(lists[-1]):
         lists[-1] = np.array([EOS_ID])  # Marian's check wants the last list to have something

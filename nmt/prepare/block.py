@@ -126,8 +126,7 @@ class Block:
 def _select(raw: bytes, rows: Rows) -> bytes:
     if not raw.endswith(b"\n"):  # else the last line would run into its own repetition
         raw += b"\n"
-    ends = np.flatnonzero(np.frombuffer(raw, np.uint8) == LINE_FEED) + 1
-    bounds = np.concatenate([[0], ends])
+    bounds = np.append(0, np.flatnonzero(np.frombuffer(raw, np.uint8) == LINE_FEED) + 1)
     return b"".join([raw[bounds[row] : bounds[row + 1]] for row in rows])
 
 
@@ -262,8 +261,7 @@ class Pairs:
     def numbers(self) -> Rows:
         """The line number of each pair in the text: (pairs,)."""
         block = self.block
-        numbers = block.numbers or range(block.number, block.number + block.lines)
-        return np.array(numbers, np.int64)
+        return np.array(block.numbers or range(block.number, block.number + block.lines), np.int64)
 
     @cached_property
     def in_other_script(self) -> tuple[Mask, Mask]:

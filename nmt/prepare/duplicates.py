@@ -211,8 +211,7 @@ def _numbers() -> Numbers:
     letters = np.arange(characters.LETTERS_END, dtype="<u4")
     letters[ord("\n")] = letters[0xD800:0xE000] = ord(" ")  # surrogates are no text
     # Fold all characters in one call, which is fast; line feeds keep them apart.
-    text = letters.tobytes().decode("utf-32-le")
-    folded = _fold("\n".join(text)).split("\n")
+    folded = _fold("\n".join(letters.tobytes().decode("utf-32-le"))).split("\n")
     numbers[: len(folded)] = _side(folded).sums(hashes)
     return numbers
 
@@ -268,8 +267,7 @@ class HeldOutLines(NamedTuple):
         are_wide = bool((side.codes >= _WIDE_LETTERS).any())
         hashes, rows, ends = _word_runs(side, are_wide=are_wide)
         inside = rows == ends
-        most = _MOST_LINES_A_RUN
-        by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=most)
+        by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=_MOST_LINES_A_RUN)
         return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
 
     def compare(

@@ -121,8 +121,7 @@ def broken_rows(side: TextSide) -> Rows:
     may_be = (codes >= 0x80) & (codes <= 0x9F)
     may_be[:-1] |= (codes[:-1] >= 0xC2) & (codes[:-1] <= 0xF4) & is_second[1:]
     rows = side.rows_of(np.flatnonzero(may_be))
-    broken = [row for row in rows.tolist() if _BROKEN.search(side.lines[row])]
-    return np.array(broken, np.int64)
+    return np.array([row for row in rows.tolist() if _BROKEN.search(side.lines[row])], np.int64)
 
 
 def doubtful_rows(side: TextSide) -> Rows:

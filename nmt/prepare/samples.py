@@ -97,8 +97,7 @@ def _draw_pairs(
         blocks = sample_blocks(texts, size=candidates, seed=seed + _OTHER_DRAW)
         clean = partial(clean_sample, filters=filters)
         for block, (sample, verdicts) in map_in_order(clean, blocks, workers=options.processes):
-            rows = np.flatnonzero(verdicts == KEPT).tolist()
-            for row, pair in zip(rows, sample, strict=True):
+            for row, pair in zip(np.flatnonzero(verdicts == KEPT).tolist(), sample, strict=True):
                 places.setdefault(pair, (block.corpus, block.line_number(row)))
         if len(places) >= size:
             break

@@ -142,8 +142,8 @@ class HeldOutText(NamedTuple):
             if found is None and (found := misfit(lines)):
                 warn_of_misfit(source, found, block, before)
             before = block
-            is_bad = lines.src.is_bad | lines.tgt.is_bad
-            are_breaks = (lines.longer == 0) & documents & ~is_bad
+            are_bad = lines.src.is_bad | lines.tgt.is_bad
+            are_breaks = (lines.longer == 0) & documents & ~are_bad
             breaks.append(are_breaks)
             if block.missing:
                 raise DataError(
@@ -219,8 +219,7 @@ class HeldOutText(NamedTuple):
 
 def with_nearest(texts: Sequence[HeldOutText], nearest: Overlaps) -> list[HeldOutText]:
     """Return texts with their overlaps, given those of all their lines."""
-    ends = np.cumsum([text.source.lines for text in texts])
-    parts = np.split(nearest, ends[:-1])
+    parts = np.split(nearest, np.cumsum([text.source.lines for text in texts])[:-1])
     return [text._replace(nearest=part) for text, part in zip(texts, parts, strict=True)]
 
 

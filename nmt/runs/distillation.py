@@ -118,8 +118,7 @@ def _write_text(work: Path, pairs: Iterable[tuple[str, str]]) -> None:
 def _training_pairs(data: DataFolder, rows: Indices) -> Iterator[tuple[str, str]]:
     """Yield some pairs of train: their raw lines if they were kept, or else what their ids say."""
     if data.train_text is not None:
-        raw = data.train_text.rows(rows)
-        yield from zip(*(side.text() for side in raw), strict=True)
+        yield from zip(*(side.text() for side in data.train_text.rows(rows)), strict=True)
         return
     src_ids, tgt_ids = (side.lists() for side in data.train.rows(rows))
     pairs = zip(
@@ -169,8 +168,8 @@ def take_translations(work: Path, path: Path, *, needs_scores: bool) -> None:
     needs_scores: whether to refuse plain lines, which have none.
     """
     entries = read_translations(stream(path, _UTF8), str(path))
-    source = _lines(work / "source")
-    paired = with_sources(entries, source, str(work / "source"), listed=str(path))
+    source = work / "source"
+    paired = with_sources(entries, _lines(source), str(source), listed=str(path))
 
     def ranked() -> Iterator[Entry]:
         has_scores = False

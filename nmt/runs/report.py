@@ -179,8 +179,7 @@ class Report:
         self._record(record)
         update, head = state.update, f"update {state.update:,}"
         metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
-        left = self._time_left(update)
-        self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{left}")
+        self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{self._time_left(update)}")
         for table in (_RARE, _WAIT):
             rare = {
                 key: form for key, (least, form) in table.items() if record.get(key, 0) >= least

@@ -17,13 +17,8 @@ from typing import Any
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.huggingface_files import Weights, of_sides, read_pickle, renamed
-from nmt.interchange.importers.model_import import (
-    EMBEDDINGS,
-    check_alike,
-    check_can_be_ours,
-    write_imported,
-)
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.programs import FIRST_POSITION
 from nmt.system.files import read_file
@@ -84,13 +79,13 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
     weights = Weights(checkpoint, named, named.__getitem__)
     paths = [_dictionary_of(checkpoint, lang, settings) for lang in options.langs]
     sides = [Dictionary(path, _subwords(path), _SPECIAL) for path in paths]
-    for side, table in zip(sides, EMBEDDINGS, strict=False):
+    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
         weights.check_rows(side.path, max(side.texts) + 1, table)
     config = _config_of(checkpoint, settings, weights)
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_all_embeddings")))
-    unscaled = EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
+    unscaled = model_import.EMBEDDINGS[:2] if settings.get("no_scale_embedding") else ()
     model = model._replace(max_src_tokens=_max_src_tokens(settings), unscaled=unscaled)
-    write_imported(out, checkpoint, model, weights.of, weights.unread)
+    model_import.write_imported(out, checkpoint, model, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:
@@ -128,13 +123,13 @@ def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config_of(path: Path, settings: Mapping[str, Any], weights: Weights) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
-    check_can_be_ours(path, settings, _ONLY)
+    model_import.check_can_be_ours(path, settings, _ONLY)
     sides = [
         {"activation_fn": "relu", **settings}
         | {name: settings.get(f"{side}_{name}") for name in (*_SAME, "layers")}
         for side in ("encoder", "decoder")
     ]
-    check_alike(path, sides, _SAME)
+    model_import.check_alike(path, sides, _SAME)
     is_shared = settings.get("share_decoder_input_output_embed")
     tie = "all" if settings.get("share_all_embeddings") else "decoder" if is_shared else "none"
     base = TransformerConfig(
@@ -146,7 +141,9 @@ def _config_of(path: Path, settings: Mapping[str, Any], weights: Weights) -> Tra
     )
     if settings.get("encoder_learned_pos"):
         counts = [len(weights.of(f"{side}_positions.weight")) for side in ("src", "tgt")]
-        check_alike(path, [{"learned positions": count} for count in counts], ["learned positions"])
+        model_import.check_alike(
+            path, [{"learned positions": count} for count in counts], ["learned positions"]
+        )
         base = replace(base, positions="learned", first_position=0, max_positions=counts[0])
     special = {**_SPECIAL, BOS_ID: _SPECIAL[EOS_ID]}
     return of_sides(path, sides, _SIZES, special).transformer(weights, base)

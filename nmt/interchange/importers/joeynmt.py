@@ -15,13 +15,8 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.moses import STEPS
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.huggingface_files import Weights, of_sides, read_pickle, renamed
-from nmt.interchange.importers.model_import import (
-    EMBEDDINGS,
-    check_alike,
-    check_can_be_ours,
-    write_imported,
-)
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.system.files import read_file
@@ -93,7 +88,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
         Dictionary(path, _subwords(path, text), _SPECIAL)
         for path, text in zip(paths, texts, strict=True)
     ]
-    for side, table in zip(sides, EMBEDDINGS, strict=False):
+    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
     is_joint = bool(model.get("tied_embeddings"))
     scaled = [bool(stack.get("scale")) for stack in stacks]
@@ -107,12 +102,14 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     )
     config = of_sides(listing, stacks, _SIZES, _SPECIAL).transformer(weights, base)
     foreign = with_sides(config, sides, options, is_joint=is_joint, takes_apart=True)
-    unscaled = tuple(table for table, yes in zip(EMBEDDINGS, scaled, strict=False) if not yes)
+    unscaled = tuple(
+        table for table, yes in zip(model_import.EMBEDDINGS, scaled, strict=False) if not yes
+    )
     foreign = foreign._replace(unscaled=unscaled)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
     if isinstance(longest, int) and longest > 0:
         foreign = foreign._replace(max_src_tokens=longest)
-    write_imported(out, checkpoint, foreign, weights.of, weights.unread)
+    model_import.write_imported(out, checkpoint, foreign, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:
@@ -147,18 +144,17 @@ def _parts_of(
     except (KeyError, TypeError, AttributeError):
         raise DataError(f"{path}: has no settings of JoeyNMT") from None
     for text in texts:
-        check_can_be_ours(path, text, _ONLY_TEXT)
+        model_import.check_can_be_ours(path, text, _ONLY_TEXT)
     for stack in stacks:
-        check_can_be_ours(path, stack, _ONLY)
-    check_alike(path, stacks, ("hidden_size", "activation"))
+        model_import.check_can_be_ours(path, stack, _ONLY)
+    model_import.check_alike(path, stacks, ("hidden_size", "activation"))
     return texts, stacks, model
 
 
 def _subwords(path: Path, settings: Mapping[str, Any]) -> dict[int, str]:
     """Return the subwords of a vocabulary by id; special ones come first, listed or not."""
     text = read_file(path).decode(errors="replace").replace("\r\n", "\n").removesuffix("\n")
-    special = (str(settings[name]) for name in _SYMBOLS)
-    listed = dict.fromkeys([*special, *text.split("\n")])
+    listed = dict.fromkeys([*(str(settings[name]) for name in _SYMBOLS), *text.split("\n")])
     return {id_: text or f"<row {id_}>" for id_, text in enumerate(listed)}
 
 

@@ -20,13 +20,8 @@ from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import ADDED, ADDED_WITH_SPACE, BOS_ID, EOS_ID, PAD_ID
 from nmt.errors import DataError
 from nmt.interchange.importers import huggingface_settings as settings
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.huggingface_files import Config, Weights
-from nmt.interchange.importers.model_import import (
-    ForeignModel,
-    check_can_be_ours,
-    map_vocabulary,
-    read_pieces,
-)
 from nmt.interchange.programs import FIRST_POSITION
 
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
@@ -53,10 +48,10 @@ LANGUAGES = tuple(
 """Of M2M100, by their ids. Newer folders do not list them."""
 
 
-def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignModel:
+def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> model_import.ForeignModel:
     """Read all but the weights of M2M100 or NLLB (DataError, UsageError)."""
     settings.check_folder(folder, "m2m_100", _ONLY)
-    model = read_pieces(folder / PIECES)
+    model = model_import.read_pieces(folder / PIECES)
     path, own, tokens = _pieces_by_id(folder, model)
     texts, split_off = settings.with_added(path, own, settings.added_tokens(folder, tokens))
     ids = {text: id_ for id_, text in texts.items()}
@@ -65,7 +60,7 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     special = {id_: ids[piece.text] for id_, piece in SPECIAL.items()}
     marks = {"bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID, "decoder_start": EOS_ID}
     needed = {f"{name}_token_id": (special[id_],) for name, id_ in marks.items()}
-    check_can_be_ours(hf_config.path, hf_config.values, needed)
+    model_import.check_can_be_ours(hf_config.path, hf_config.values, needed)
     texts = weights.with_all_rows(path, texts, "tgt_embedding.weight")
     languages = language_tokens(text for text in texts.values() if text not in model.own)
     if not languages:
@@ -73,7 +68,9 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     split_off -= set(languages.values())
     unused = set(texts.values()) - model.own.keys() - split_off
     marker = ADDED if path.name == IDS else ADDED_WITH_SPACE
-    both = map_vocabulary([model], texts, special, controls=unused, added=split_off, marker=marker)
+    both = model_import.map_vocabulary(
+        [model], texts, special, controls=unused, added=split_off, marker=marker
+    )
     base = TransformerConfig(
         pre_norm=True,
         positions="sinusoidal_halves",
@@ -83,7 +80,7 @@ def read_m2m100(folder: Path, hf_config: Config, weights: Weights) -> ForeignMod
     )
     config = hf_config.transformer(weights, base)
     tags = LanguageTokens(languages, src="src", tgt="tgt")
-    return ForeignModel(config, both, both, languages=tags)
+    return model_import.ForeignModel(config, both, both, languages=tags)
 
 
 def language_tokens(texts: Iterable[str]) -> dict[str, str]:
@@ -93,7 +90,7 @@ def language_tokens(texts: Iterable[str]) -> dict[str, str]:
 
 
 def choose_languages(
-    folder: Path, model: ForeignModel, src_lang: str | None, tgt_lang: str | None
+    folder: Path, model: model_import.ForeignModel, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[str, str]:
     """Return the languages that the user chooses, or else the folder, or "" (UsageError)."""
     assert model.languages is not None

@@ -149,8 +149,7 @@ def _files(path: Path, vocabularies: Sequence[Path]) -> tuple[Path, list[Path]]:
     models = _listed(listing, values, "models", 1)
     model = folder / models[0] if path == listing else path
     if not pieces:
-        names = _listed(listing, values, "vocabs", 2)
-        for path in (folder / name for name in names):
+        for path in (folder / name for name in _listed(listing, values, "vocabs", 2)):
             moved = listing.parent / path.name  # beside the list, after both were moved
             pieces.append(path if path.exists() or not moved.exists() else moved)
     return model, pieces
@@ -270,8 +269,7 @@ def pieces_by_id(path: Path) -> dict[int, str]:
     if path.suffix == _PIECES:
         is_unknown = {piece.text: piece.kind is Kind.UNKNOWN for piece in read_pieces(path).pieces}
         return dict(enumerate("<unk>" if is_unknown[text] else text for text in is_unknown))
-    raw = read_parsed(path, bytes)
-    content = raw.decode(errors="surrogateescape").replace("\r\n", "\n")
+    content = read_parsed(path, bytes).decode(errors="surrogateescape").replace("\r\n", "\n")
     if path.suffix != ".yml":
         return dict(enumerate(content.removesuffix("\n").split("\n")))
     texts = dict[int, str]()

@@ -102,8 +102,7 @@ def _mappings(
     src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
     is_joint, added = _is_joint(hf_config.values), settings.added_tokens(folder)
     path = folder / settings.TOKENIZER
-    values = settings.read_if_there(path)
-    if values.get("separate_vocabs", not is_joint) == is_joint:
+    if settings.read_if_there(path).get("separate_vocabs", not is_joint) == is_joint:
         raise UsageError(f"{path}: separate_vocabs is not what {settings.CONFIG} says")
     if is_joint:
         joint = _mapping([src, tgt], folder / IDS, added, hf_config, weights, EMBEDDINGS[1])
@@ -155,8 +154,7 @@ def _formulas_of_tables(folder: Path, weights: Weights, d_model: int) -> set[str
     """Return the formulas of tables of positions, marian or huggingface (UsageError)."""
     found = set()
     for table in weights.positions():
-        papers = sinusoidal_positions(len(table), d_model)
-        theirs = papers[:, interleaved(d_model).argsort()]
+        theirs = sinusoidal_positions(len(table), d_model)[:, interleaved(d_model).argsort()]
         formulas = {"marian": sinusoids_by_halves(len(table), d_model), "huggingface": theirs}
         fitting = {
             name

@@ -12,6 +12,7 @@ from typing import Any
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.huggingface_files import (
     Config,
     Weights,
@@ -21,12 +22,6 @@ from nmt.interchange.importers.huggingface_files import (
     zero_biases,
 )
 from nmt.interchange.importers.huggingface_settings import numbered
-from nmt.interchange.importers.model_import import (
-    EMBEDDINGS,
-    check_alike,
-    check_can_be_ours,
-    write_imported,
-)
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.importers.yaml_settings import read_settings
 from nmt.system.files import parse_json, read_file
@@ -91,7 +86,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     paths = [parameters.with_name(f"vocab.{side}.0.json") for side in ("src", "trg")]
     special = {id_: id_ for id_ in _SPECIAL.values()}
     sides = [Dictionary(path, _subwords(path), special) for path in paths]
-    for side, table in zip(sides, EMBEDDINGS, strict=False):
+    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
     tying = settings.get("weight_tying_type", "src_trg_softmax")
     base = TransformerConfig(
@@ -105,19 +100,19 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     model = with_sides(config, sides, options, is_joint=tying.startswith("src_trg"))
     longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
     model = model._replace(max_src_tokens=max(1, longest - 1), sines_first=True)
-    write_imported(out, parameters, model, weights.of, weights.unread)
+    model_import.write_imported(out, parameters, model, weights.of, weights.unread)
 
 
 def _sides_of(path: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of encoder and decoder; UsageError if ours cannot be this model."""
-    check_can_be_ours(path, settings, _ONLY)
+    model_import.check_can_be_ours(path, settings, _ONLY)
     parts: list[Any] = [settings.get(f"config_{name}") for name in ("encoder", "decoder")]
     embeddings: list[Any] = [settings.get(f"config_embed_{name}") for name in ("source", "target")]
     if not all(isinstance(part, dict) for part in (*parts, *embeddings)):
         raise DataError(f"{path}: has no settings of Sockeye 3")
     for part in (*parts, *embeddings):
-        check_can_be_ours(path, part, _ONLY_OF_PARTS)
-    check_alike(path, parts, _SAME)
+        model_import.check_can_be_ours(path, part, _ONLY_OF_PARTS)
+    model_import.check_alike(path, parts, _SAME)
     is_swish = parts[0].get("act_type") == "swish1"
     return [{**part, "act_type": "swish"} if is_swish else part for part in parts]
 

@@ -110,8 +110,7 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
 def _lacks_letters(text: str) -> bool:
     """Return whether question marks seem to stand for letters that an encoding did not have."""
     are_most = 2 * text.count("?") > len(text) and "??" in text
-    is_inside = _INSIDE.search(text) and "/" not in text and "=" not in text
-    return are_most or bool(is_inside)
+    return are_most or bool(_INSIDE.search(text) and "/" not in text and "=" not in text)
 
 
 def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
