@@ -9,11 +9,10 @@ back changed. `prepare` tries it.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.data.languages import primary_language
 
@@ -25,8 +24,7 @@ STEPS = ("normalize", "tokenize", "escape", "aggressive", "lowercase")
 """What Moses' scripts may do to a line, in the order of the fields of `Moses`."""
 
 
-@dataclass(frozen=True)
-class Moses:
+class Moses(NamedTuple):
     """The rules for one language."""
 
     lang: str
@@ -68,7 +66,7 @@ class Moses:
 
         Both are without runs of spaces and spaces at the edges, which subwords do not have.
         """
-        due = replace(self, tokenize=False).apply(line)
+        due = self._replace(tokenize=False).apply(line)
         return " ".join(due.split()), " ".join(self.undo(self.apply(line)).split())
 
 

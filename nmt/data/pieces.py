@@ -14,6 +14,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 from nmt.data.protobuf import FIXED32, VARINT, read_fields, write_field, write_key, write_varint
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, READ_AS_UNK, STRANGE, UNK_ID
@@ -31,8 +32,7 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     text: str
     score: float = 0.0
     kind: Kind = Kind.NORMAL

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -34,8 +34,7 @@ _SIGNS = re.compile(r"[*?\[\]]+")  # of a pattern of files
 _MOST_LINES = 2**32 - 1  # shards keep line numbers in 32 bits
 
 
-@dataclass(frozen=True)
-class SourceText:
+class SourceText(NamedTuple):
     """A parallel text that has been read once."""
 
     prefix: str

@@ -58,9 +58,8 @@ class Filters(NamedTuple):
         nearest = np.zeros(self.held_out_count, np.int16)
         for side, lang in zip(pairs.sides, pairs.block.langs, strict=True):
             if (lines := self.held_out_lines.get(lang)) is not None:
-                np.maximum.at(
-                    nearest, lines.pairs, lines.compare(side, rows, least=LEAST_LENGTH)[1]
-                )
+                _, of_lines = lines.compare(side, rows, least=LEAST_LENGTH)
+                np.maximum.at(nearest, lines.pairs, of_lines)
         return nearest
 
 

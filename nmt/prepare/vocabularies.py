@@ -92,7 +92,10 @@ def language_tokens(
         _check_languages(languages, options)
     elif options.pair:
         languages = LanguageTokens.of_targets(options.pairs)
-        _check_tests(languages, options)
+    # Test sets may be of a pair without train, but their languages must have tokens.
+    for text in options.test if options.pair and languages is not None else ():
+        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
+            languages.check(side, lang, f"--test {text}:", is_given=True)
     return languages
 
 
@@ -108,14 +111,6 @@ def _check_languages(languages: LanguageTokens, options: PrepareOptions) -> None
                     f"--{side} {lang}: the model has {' and '.join(codes)}; lines get no tag, "
                     "unless you choose one of them"
                 )
-    _check_tests(languages, options)
-
-
-def _check_tests(languages: LanguageTokens, options: PrepareOptions) -> None:
-    """Check that the languages of test sets have tokens; they may be of a pair without train."""
-    for text in options.test if options.pair else ():
-        for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
-            languages.check(side, lang, f"--test {text}:", is_given=True)
 
 
 def with_new_pieces(

@@ -120,7 +120,7 @@ def test_a_rule_that_replaces_a_space_is_found_among_all_rules(tmp_path: Path) -
 @pytest.mark.parametrize("kind", [Kind.UNUSED, Kind.CONTROL])
 def test_a_space_mark_that_text_cannot_have_makes_words_depend_on_each_other(kind: Kind) -> None:
     model = PieceModel.read(VOCABULARIES["no byte fallback"].model)
-    pieces = [replace(one, kind=kind) if one.text == "\u2581" else one for one in model.pieces]
+    pieces = [one._replace(kind=kind) if one.text == "\u2581" else one for one in model.pieces]
     vocabulary = Vocabulary(replace(model, pieces=tuple(pieces), serialised=b"").write())
     # An unknown mark and the unknown character beside it are one token.
     assert by_words(vocabulary, ["\u4e00 a"]) != vocabulary.encode(["\u4e00 a"])

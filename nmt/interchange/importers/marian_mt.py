@@ -18,18 +18,8 @@ from nmt.data.pieces import SPECIAL, PieceModel
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, TAG, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers import huggingface_settings as settings
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.huggingface_files import Config, Weights
-from nmt.interchange.importers.model_import import (
-    EMBEDDINGS,
-    OUTPUT_BIAS,
-    ForeignModel,
-    VocabularyMapping,
-    check_can_be_ours,
-    interleaved,
-    map_vocabulary,
-    read_pieces,
-    tags_of,
-)
 from nmt.models.positions import sinusoidal_positions, sinusoids_by_halves
 
 SRC_PIECES, TGT_PIECES = "source.spm", "target.spm"
@@ -66,7 +56,7 @@ def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, s
 
 def read_marian_mt(
     folder: Path, hf_config: Config, weights: Weights, positions: str | None
-) -> ForeignModel:
+) -> model_import.ForeignModel:
     """Read all but the weights of a `MarianMTModel` (DataError, UsageError)."""
     settings.check_folder(folder, "marian", _ONLY)
     formulas = _formulas_of_tables(folder, weights, hf_config.number("d_model"))
@@ -82,13 +72,13 @@ def read_marian_mt(
     is_theirs = positions == "huggingface"
     tie = "all" if _is_joint(hf_config.values) else "decoder"
     base = TransformerConfig(
-        output_bias=bool(tgt.barred) or bool(weights.of(OUTPUT_BIAS).any()),
+        output_bias=bool(tgt.barred) or bool(weights.of(model_import.OUTPUT_BIAS).any()),
         positions="sinusoidal" if is_theirs else "sinusoidal_halves",
         tie_embeddings=tie if hf_config.values.get("tie_word_embeddings", True) else "none",
     )
     config = hf_config.transformer(weights, base)
-    languages = tags_of(src.vocabularies[0])
-    return ForeignModel(config, src, tgt, languages=languages, sines_first=is_theirs)
+    languages = model_import.tags_of(src.vocabularies[0])
+    return model_import.ForeignModel(config, src, tgt, languages=languages, sines_first=is_theirs)
 
 
 def _is_joint(values: Mapping[str, Any]) -> bool:
@@ -97,23 +87,25 @@ def _is_joint(values: Mapping[str, Any]) -> bool:
 
 def _mappings(
     folder: Path, hf_config: Config, weights: Weights
-) -> tuple[VocabularyMapping, VocabularyMapping]:
+) -> tuple[model_import.VocabularyMapping, model_import.VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
-    src, tgt = (read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
+    src, tgt = (model_import.read_pieces(folder / name) for name in (SRC_PIECES, TGT_PIECES))
     is_joint, added = _is_joint(hf_config.values), settings.added_tokens(folder)
     path = folder / settings.TOKENIZER
     if settings.read_if_there(path).get("separate_vocabs", not is_joint) == is_joint:
         raise UsageError(f"{path}: separate_vocabs is not what {settings.CONFIG} says")
     if is_joint:
-        joint = _mapping([src, tgt], folder / IDS, added, hf_config, weights, EMBEDDINGS[1])
+        joint = _mapping(
+            [src, tgt], folder / IDS, added, hf_config, weights, model_import.EMBEDDINGS[1]
+        )
         return joint, joint
     if others := set(added.values()) - settings.NO_TEXT:
         raise UsageError(
             f"{folder}: has {min(others)} added to two vocabularies; nmt knows only one"
         )
     return (
-        _mapping([src], folder / IDS, {}, hf_config, weights, EMBEDDINGS[0]),
-        _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, EMBEDDINGS[1]),
+        _mapping([src], folder / IDS, {}, hf_config, weights, model_import.EMBEDDINGS[0]),
+        _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, model_import.EMBEDDINGS[1]),
     )
 
 
@@ -124,7 +116,7 @@ def _mapping(
     hf_config: Config,
     weights: Weights,
     table: str,
-) -> VocabularyMapping:
+) -> model_import.VocabularyMapping:
     """Return our ids for those of a vocabulary; table: our name of its embeddings."""
     own = settings.numbered(path, settings.read_json(path))
     texts, split_off = settings.with_added(path, own, added)
@@ -134,13 +126,13 @@ def _mapping(
             raise DataError(f"{path}: has no {SPECIAL[id_].text}")
     special = {id_: ids[SPECIAL[id_].text] for id_ in (UNK_ID, PAD_ID, EOS_ID)}
     special[BOS_ID] = special[PAD_ID]  # sources have no first token
-    if table == EMBEDDINGS[1]:
+    if table == model_import.EMBEDDINGS[1]:
         needed = {"pad_token_id": (special[PAD_ID],), "eos_token_id": (special[EOS_ID],)}
-        check_can_be_ours(hf_config.path, hf_config.values, needed)
+        model_import.check_can_be_ours(hf_config.path, hf_config.values, needed)
         special[BOS_ID] = hf_config.number("decoder_start_token_id")
     texts = weights.with_all_rows(path, texts, table)
     tags = set(filter(TAG.fullmatch, ids))
-    return map_vocabulary(
+    return model_import.map_vocabulary(
         models,
         texts,
         special,
@@ -152,9 +144,9 @@ def _mapping(
 
 def _formulas_of_tables(folder: Path, weights: Weights, d_model: int) -> set[str]:
     """Return the formulas of tables of positions, marian or huggingface (UsageError)."""
-    found = set()
+    found, order = set(), model_import.interleaved(d_model).argsort()
     for table in weights.positions():
-        theirs = sinusoidal_positions(len(table), d_model)[:, interleaved(d_model).argsort()]
+        theirs = sinusoidal_positions(len(table), d_model)[:, order]
         formulas = {"marian": sinusoids_by_halves(len(table), d_model), "huggingface": theirs}
         fitting = {
             name

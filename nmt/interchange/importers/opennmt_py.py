@@ -18,13 +18,7 @@ from nmt import console
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.huggingface_files import (
-    Weights,
-    of_sides,
-    read_pickle,
-    renamed,
-    zero_biases,
-)
+from nmt.interchange.importers import huggingface_files as files
 from nmt.interchange.importers.model_import import EMBEDDINGS, check_can_be_ours, write_imported
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.models.tensor_file import SafetensorsFile
@@ -87,7 +81,7 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> None:
     """
     checkpoint = _checkpoint_of(path) if path.is_dir() else path
     _check_version(checkpoint)
-    content = read_pickle(checkpoint)
+    content = files.read_pickle(checkpoint)
     try:
         settings, vocab = dict(vars(content["opt"])), content["vocab"]
         texts = [vocab["src"], vocab["tgt"]]
@@ -98,7 +92,7 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> None:
     if settings.get("pos_ffn_activation_fn") == "silu":
         settings["pos_ffn_activation_fn"] = GATED
     sides = dictionaries_of(checkpoint, texts, {**SPECIAL, BOS_ID: start})
-    tensors = renamed(_tensors_of(checkpoint, content), RENAMED)
+    tensors = files.renamed(_tensors_of(checkpoint, content), RENAMED)
     import_parts(checkpoint, out, options, settings, sides, tensors)
     warn_of_steps(checkpoint, settings, options.segmenters)
 
@@ -210,7 +204,7 @@ def dictionaries_of(
 
 
 def _config_of(
-    path: Path, settings: Mapping[str, Any], weights: Weights, special: Mapping[int, int]
+    path: Path, settings: Mapping[str, Any], weights: files.Weights, special: Mapping[int, int]
 ) -> TransformerConfig:
     """Return the configuration of our Transformer; UsageError if it cannot be this model."""
     if any(settings.get(name) != settings.get("enc_hid_size") for name in _WIDTHS):
@@ -236,7 +230,7 @@ def _config_of(
         "dropout": dropout[0] if isinstance(dropout, list) and dropout else 0.1,
     }
     sides = [{**shared, "layers": settings.get(f"{side}_layers")} for side in ("enc", "dec")]
-    return of_sides(path, sides, _SIZES, special).transformer(weights, base)
+    return files.of_sides(path, sides, _SIZES, special).transformer(weights, base)
 
 
 def _positions_of(path: Path, settings: Mapping[str, Any]) -> str:
@@ -254,7 +248,7 @@ def _positions_of(path: Path, settings: Mapping[str, Any]) -> str:
     )
 
 
-def _weights_of(path: Path, settings: Mapping[str, Any], named: dict[str, Tensor]) -> Weights:
+def _weights_of(path: Path, settings: Mapping[str, Any], named: dict[str, Tensor]) -> files.Weights:
     """Return the weights by our names for them.
 
     Linear layers have no biases, unless settings say so; ours have some, which are zeros then.
@@ -270,8 +264,8 @@ def _weights_of(path: Path, settings: Mapping[str, Any], named: dict[str, Tensor
         first = name.replace(".fc3.", ".fc1.")
         if is_gated and name != first and first in named:
             named[first] = torch.cat([named[first], named.pop(name)])
-    named = zero_biases(named, r"_proj" if is_gated else r"_proj|fc[12]")
-    return Weights(path, named, named.__getitem__)
+    named = files.zero_biases(named, r"_proj" if is_gated else r"_proj|fc[12]")
+    return files.Weights(path, named, named.__getitem__)
 
 
 def _interleaved(path: Path, weight: Tensor, heads: Any) -> Tensor:

@@ -178,7 +178,7 @@ def _taking_apart(mapping: VocabularyMapping) -> VocabularyMapping:
     (vocabulary,) = mapping.vocabularies
     model = PieceModel.read(vocabulary.model)
     pieces = [
-        replace(piece, kind=Kind.UNUSED)
+        piece._replace(kind=Kind.UNUSED)
         if id_ > vocabulary.known and piece.kind is Kind.NORMAL and len(piece.text) > 1
         else piece
         for id_, piece in enumerate(model.pieces)

@@ -12,15 +12,8 @@ from typing import Any
 from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
+from nmt.interchange.importers import huggingface_files as files
 from nmt.interchange.importers import model_import
-from nmt.interchange.importers.huggingface_files import (
-    Config,
-    Weights,
-    of_sides,
-    read_pickle,
-    renamed,
-    zero_biases,
-)
 from nmt.interchange.importers.huggingface_settings import numbered
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.interchange.importers.yaml_settings import read_settings
@@ -82,7 +75,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     listing = parameters.with_name("config")
     settings = read_settings(listing)
     encoder, decoder = _sides_of(listing, settings)
-    weights = _weights_of(parameters, Config(listing, encoder).number("attention_heads"))
+    weights = _weights_of(parameters, files.Config(listing, encoder).number("attention_heads"))
     paths = [parameters.with_name(f"vocab.{side}.0.json") for side in ("src", "trg")]
     special = {id_: id_ for id_ in _SPECIAL.values()}
     sides = [Dictionary(path, _subwords(path), special) for path in paths]
@@ -95,10 +88,10 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
         output_bias=True,
         tie_embeddings={"src_trg_softmax": "all", "trg_softmax": "decoder"}.get(tying, "none"),
     )
-    sizes = of_sides(listing, (encoder, decoder), _SIZES.split(), special)
+    sizes = files.of_sides(listing, (encoder, decoder), _SIZES.split(), special)
     config = sizes.transformer(weights, base)
     model = with_sides(config, sides, options, is_joint=tying.startswith("src_trg"))
-    longest = Config(listing, encoder).number("max_seq_len_source")  # with eos
+    longest = files.Config(listing, encoder).number("max_seq_len_source")  # with eos
     model = model._replace(max_src_tokens=max(1, longest - 1), sines_first=True)
     model_import.write_imported(out, parameters, model, weights.of, weights.unread)
 
@@ -140,15 +133,15 @@ def _subwords(path: Path) -> dict[int, str]:
     return texts
 
 
-def _weights_of(path: Path, heads: int) -> Weights:
+def _weights_of(path: Path, heads: int) -> files.Weights:
     """Return the weights by the names that Hugging Face gives to the same.
 
     heads: the number of heads, whose keys and values take turns in one matrix.
     """
-    tensors = read_pickle(path)
+    tensors = files.read_pickle(path)
     if not isinstance(tensors, dict) or "output_layer.bias" not in tensors:
         raise DataError(f"{path}: holds no model of Sockeye 3")
-    named = renamed(tensors, _RENAMED)
+    named = files.renamed(tensors, _RENAMED)
     for name in [name for name in named if "_attn.ff_" in name]:
         matrix, has_queries = named.pop(name), name.endswith("in.weight")
         width = matrix.shape[-1] if matrix.dim() == 2 else 0
@@ -160,5 +153,5 @@ def _weights_of(path: Path, heads: int) -> Weights:
             parts["q"] = matrix[:width]
         stem = name.partition("ff_")[0]
         named |= {f"{stem}{key}_proj.weight": part for key, part in parts.items()}
-    named = zero_biases(named)
-    return Weights(path, named, named.__getitem__)
+    named = files.zero_biases(named)
+    return files.Weights(path, named, named.__getitem__)
