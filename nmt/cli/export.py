@@ -30,7 +30,6 @@ class Exporter(NamedTuple):
     """Of `nmt.interchange`. Its `fault_of` says why a model does not fit. Its `export_FORMAT` takes
     a model, a path and the options, and returns in words what it has written."""
     options: tuple[str, ...] = ()
-    is_file: bool = False
 
 
 _NAMES = ("src_name", "tgt_name")
@@ -53,7 +52,6 @@ EXPORTERS = {
         "Argos Translate and LibreTranslate",
         "argos",
         ("quantization", "package_version", *_NAMES),
-        is_file=True,
     ),
 }
 """The only list of formats: the command takes its options, and says what they are, by it."""
@@ -149,7 +147,7 @@ def export(
     if out is None:
         raise UsageError(f"name what to write: nmt export {form} {source} OUT")
     exporter, target = EXPORTERS[form], Path(out)
-    if exporter.is_file:
+    if form == "argos":  # whose export is a file
         check_new_file(out)
     if not resolved(target).parent.is_dir():
         raise UsageError(f"{target.parent}: no such folder; make it, or choose another")

@@ -120,8 +120,7 @@ def _list(vocab_size: int) -> None:
     rows: list[tuple[str, ...]] = []
     for name, when in presets.CHOICES.items():
         model: Any = _resolve(name).model
-        layers = f"{model.num_encoder_layers}+{model.num_decoder_layers}"
-        sizes = layers, f"{model.d_model:,}"
+        sizes = f"{model.num_encoder_layers}+{model.num_decoder_layers}", f"{model.d_model:,}"
         rows.append((name, *sizes, _parameters(name, vocab_size), when, opens_in(model)))
     columns = ("preset", "layers", "width", "parameters", "take it when", "opens in")
     console.print_table(columns, rows)

@@ -19,6 +19,7 @@ from nmt.config.fields import all_declared, check, declared, option_name, parts
 from nmt.errors import UsageError
 from nmt.system.files import resolved
 
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 # What help calls the values of options that have no name of their own.
 _METAVARS = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
@@ -54,10 +55,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         elif parameter.name in options_of_own:
             parameters.append(options_of_own[parameter.name])
         else:
-            annotation = hints[parameter.name]
-            parameters.append(
-                parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)
-            )
+            hint = hints[parameter.name]
+            parameters.append(parameter.replace(annotation=hint, kind=_BY_NAME))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -104,6 +103,7 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
         if "help" not in spec.metadata:
             continue
         hint, default, rules = hints[spec.name], spec.default, spec.metadata
+        choices = rules["choices"]
         if get_origin(hint) is tuple:  # which typer takes for a value of several words
             hint = GenericAlias(list, get_args(hint)[:1])
         if isinstance(default, tuple):
@@ -111,16 +111,14 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
         option = typer.Option(
             *filter(None, (option_name(spec), rules["short"])),
             help=rules["help"],
-            metavar=rules["metavar"] or "|".join(rules["choices"]) or None,
+            metavar=rules["metavar"] or "|".join(choices) or None,
             show_default=rules["shown"] or True,
             rich_help_panel=rules["panel"],
-            autocompletion=completion(rules["choices"])
-            if rules["choices"]
-            else rules["completion"],
+            autocompletion=completion(choices) if choices else rules["completion"],
         )
         yield inspect.Parameter(
             spec.name,
-            inspect.Parameter.KEYWORD_ONLY,
+            _BY_NAME,
             default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
             annotation=Annotated[hint, option],
         )
@@ -142,13 +140,12 @@ def _help_options(rare: Collection[str]) -> Iterator[inspect.Parameter]:
         print(context.get_help())  # noqa: T201 - it is all ours
         raise typer.Exit
 
-    kind = inspect.Parameter.KEYWORD_ONLY
     for name, words, shown in (
         ("help", ("--help", "-h"), "Show this message and exit."),
         ("help_all", ("--help-all",), "Show all options and exit."),
     ):
         option = typer.Option(*words, help=shown, callback=print_help, is_eager=True)
-        yield inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
+        yield inspect.Parameter(name, _BY_NAME, default=False, annotation=Annotated[bool, option])
 
 
 def _name_value(hint: Any) -> None:

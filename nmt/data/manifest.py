@@ -68,10 +68,7 @@ def record_files(name: str, files: Sequence[Path]) -> FileRecord:
 
 
 @dataclass(frozen=True)
-class ShardRecord:
-    name: str
-    size: int
-    sha256: str
+class ShardRecord(FileRecord):
     corpus: int  # index of the split's corpus that all its pairs come from
     pairs: int
     src_tokens: int
@@ -239,10 +236,9 @@ class DatasetInfo:
         return (self.train, self.valid, *self.tests)
 
     @property
-    def files(self) -> tuple[FileRecord | ShardRecord, ...]:
+    def files(self) -> tuple[FileRecord, ...]:
         """Every file of the folder except `dataset.json` itself."""
-        of_all = (*self.vocabulary.files, self.rejects, self.rejects_text)
-        files: list[FileRecord | ShardRecord] = [*of_all]
+        files = [*self.vocabulary.files, self.rejects, self.rejects_text]
         for split in self.splits:
             files += [*split.shards, *split.text, *split.overlaps, *split.side_columns]
         return tuple(files)

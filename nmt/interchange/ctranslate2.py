@@ -242,11 +242,10 @@ def _fill(spec: Any, model: Transformer, vocabulary: Vocabulary, positions: int)
 def _decoder_inputs(model: Transformer) -> Tensor:
     """Return the embeddings of the decoder, with the first one where bos has its row: (V, D)."""
     weight = model.tgt_embedding.weight.detach().clone()
-    match model.config.first_input:
-        case "eos":
-            weight[BOS_ID] = weight[EOS_ID]
-        case "zeros":
-            weight[BOS_ID] = 0.0
+    if model.config.first_input == "eos":
+        weight[BOS_ID] = weight[EOS_ID]
+    elif model.config.first_input == "zeros":
+        weight[BOS_ID] = 0.0
     return weight
 
 

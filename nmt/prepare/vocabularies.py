@@ -92,8 +92,10 @@ def language_tokens(
         _check_languages(languages, options)
     elif options.pair:
         languages = LanguageTokens.of_targets(options.pairs)
+    else:
+        return None
     # Test sets may be of a pair without train, but their languages must have tokens.
-    for text in options.test if options.pair and languages is not None else ():
+    for text in options.test if options.pair else ():
         for side, lang in zip(("src", "tgt"), options.langs_of(text), strict=True):
             languages.check(side, lang, f"--test {text}:", is_given=True)
     return languages

@@ -130,8 +130,7 @@ def import_parts(
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
     unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
-    model = model._replace(unscaled=unscaled)
-    write_imported(out, path, model, weights.of, weights.unread)
+    write_imported(out, path, model._replace(unscaled=unscaled), weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:
