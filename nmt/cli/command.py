@@ -77,9 +77,8 @@ def _report(command: Callable[[], int | None]) -> int:
     try:
         return program.interruptible(run)
     except errors.NMTError as error:
-        say = console.warning if isinstance(error, errors.Stopped) else console.error
         if not error.is_said:
-            say(str(error))
+            (console.warning if isinstance(error, errors.Stopped) else console.error)(str(error))
         return error.exit_status
     except KeyboardInterrupt:
         console.warning("stopped; run the same command again")

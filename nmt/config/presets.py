@@ -392,8 +392,7 @@ def find_preset(name: str) -> Preset:
 
 def preset_values(name: str) -> dict[str, Value]:
     preset = find_preset(name)
-    inherited = preset_values(preset.parent) if preset.parent else {}
-    return inherited | dict(preset.changes)
+    return (preset_values(preset.parent) if preset.parent else {}) | dict(preset.changes)
 
 
 def body_parameters(name: str) -> int:

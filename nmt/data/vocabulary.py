@@ -517,18 +517,14 @@ def _finished(model: bytes, normalization: str) -> bytes:
 
 def _explain(message: str, vocab_size: int) -> Exception:
     if sizes := _TOO_LARGE.search(message):
-        return UnfitSize(
-            f"a vocabulary of {vocab_size} is too large for this text; pass --vocab-size "
-            f"{sizes[2]} or less",
-            int(sizes[2]),
+        fault = f"too large for this text; pass --vocab-size {sizes[2]} or less"
+    elif sizes := _TOO_SMALL.search(message):
+        fault = (
+            "too small for the characters of this text, 256 bytes and 4 special tokens; pass "
+            f"--vocab-size {sizes[2]} or more, or lower --character-coverage"
         )
-    if sizes := _TOO_SMALL.search(message):
-        return UnfitSize(
-            f"a vocabulary of {vocab_size} is too small for the characters of this text, 256 bytes "
-            f"and 4 special tokens; pass --vocab-size {sizes[2]} or more, or lower "
-            "--character-coverage",
-            int(sizes[2]),
-        )
+    if sizes:
+        return UnfitSize(f"a vocabulary of {vocab_size} is {fault}", int(sizes[2]))
     if "!sentences_.empty()" in message:
         return DataError("there is no text to learn a vocabulary from")
     return DataError(f"SentencePiece could not learn a vocabulary: {message}")

@@ -72,12 +72,8 @@ def export_ctranslate2(
         title = f"{src_name or card.src_lang} to {tgt_name or card.tgt_lang}"
         write_text(folder / _README, _readme(card, title, positions, duties))
         names = sorted(entry.name for entry in folder.iterdir())
-        export = Export(
-            model=model_checksum(path),
-            quantization=quantization,
-            positions=positions,
-            files={name: sha256_file(folder / name) for name in names},
-        )
+        checksums = {name: sha256_file(folder / name) for name in names}
+        export = Export(model_checksum(path), quantization, positions, checksums)
         content = {"format": FORMAT_VERSION} | asdict(export)
         write_text(folder / MANIFEST, json.dumps(content, indent=2) + "\n")
     for duty in duties:

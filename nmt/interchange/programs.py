@@ -180,8 +180,7 @@ def needs(config: ModelConfig) -> dict[str, str | None]:
 
 def opens_in(config: ModelConfig) -> str:
     """Return the names of the programs that open a model."""
-    names = [name for name, advice in needs(config).items() if advice is None]
-    return ", ".join(names) or "none"
+    return ", ".join(name for name, advice in needs(config).items() if advice is None) or "none"
 
 
 def opening(config: ModelConfig, *, is_chosen: bool) -> str:

@@ -113,14 +113,9 @@ class Block:
 
     def followed_by(self, other: Block) -> Block:
         """Return this block and the lines of the next one as one block."""
-        return replace(
-            self,
-            lines=self.lines + other.lines,
-            src=self.src + other.src,
-            tgt=self.tgt + other.tgt,
-            missing=self.missing | other.missing,
-            judgement=None,
-        )
+        src, tgt, missing = self.src + other.src, self.tgt + other.tgt, self.missing | other.missing
+        lines = self.lines + other.lines
+        return replace(self, lines=lines, src=src, tgt=tgt, missing=missing, judgement=None)
 
 
 def _select(raw: bytes, rows: Rows) -> bytes:

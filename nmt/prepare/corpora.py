@@ -145,15 +145,9 @@ class Sources(NamedTuple):
         sources = []
         for index, (text, reader, survey) in enumerate(zip(texts, readers, surveys, strict=True)):
             name = file_and_columns(text)[0]
-            source = SourceText(
-                console.without_secrets(text),
-                reader,
-                options.langs_of(text),
-                survey,
-                stamps(reader.files),
-                weight=weights.get(name, 1.0) if index < n else 1.0,
-                tag=tags.get(name, ""),
-            )
+            read = reader, options.langs_of(text), survey, stamps(reader.files)
+            weight = weights.get(name, 1.0) if index < n else 1.0
+            source = SourceText(console.without_secrets(text), *read, weight, tags.get(name, ""))
             _check(source)
             sources.append(source)
         # Of equal pairs the first one stays, which should be one of the largest weight.

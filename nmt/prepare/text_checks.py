@@ -183,11 +183,9 @@ class _Style(NamedTuple):
         stops = sum(map(text.count, _STOPS))
         apart = sum(text.count(f" {stop}") for stop in _STOPS)
         cased = [letter.isupper() for letter in text if letter.lower() != letter.upper()]
-        return cls(
-            name,
-            apart / stops if stops >= _FEWEST_STOPS else math.nan,
-            sum(cased) / len(cased) if len(cased) >= _FEWEST_LETTERS else math.nan,
-        )
+        share_apart = apart / stops if stops >= _FEWEST_STOPS else math.nan
+        capitals = sum(cased) / len(cased) if len(cased) >= _FEWEST_LETTERS else math.nan
+        return cls(name, share_apart, capitals)
 
     def differences(self, other: _Style) -> Iterator[str]:
         """Yield a warning if only one of two texts is tokenised, or in lower case."""
@@ -276,8 +274,7 @@ def _whole_pairs(block: Block) -> Block:
 
 def _warn_of_flaws(text: SourceText, pairs: Pairs) -> None:
     """Warn of entities and broken encodings in a text that --fix leaves as it is."""
-    _, flaws = examine(pairs, ())
-    for flaw in flaws:
+    for flaw in examine(pairs, ())[1]:
         name = text.reader.sides[flaw.side == "tgt"]
         if is_frequent(flaw, pairs.block.lines):
             unit = text.reader.unit

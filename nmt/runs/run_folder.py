@@ -325,8 +325,7 @@ class RunFolder:
 
     def log(self, line: str, *, aloud: bool = True) -> None:
         """Add a line to the log, and print it; if it is not `aloud`, only with --verbose."""
-        say = console.notice if aloud else console.detail
-        say(line)
+        (console.notice if aloud else console.detail)(line)
         self._append_to_log(line)
 
     def warn(self, line: str) -> None:

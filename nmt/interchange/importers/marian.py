@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -367,11 +368,6 @@ def _weights_of(path: Path, arrays: Any, config: TransformerConfig) -> Weights:
         # Tables are (V, D), and all other matrices (inputs, outputs).
         return weight if name.endswith(("Wemb", "_Wt")) else weight.t()
 
-    return Weights(
-        path,
-        [name for name in arrays.files if name != OPTIONS and not name.endswith(INPUT_FACTOR)],
-        read,
-        tables=_TABLES,
-        names_of=lambda ours: foreign_names(ours, config),
-        lacking=_LACKING,
-    )
+    names = [name for name in arrays.files if name != OPTIONS and not name.endswith(INPUT_FACTOR)]
+    names_of = partial(foreign_names, config=config)
+    return Weights(path, names, read, tables=_TABLES, names_of=names_of, lacking=_LACKING)

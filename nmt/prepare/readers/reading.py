@@ -137,12 +137,7 @@ def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
 
 
 def _block(table: Table, corpus: int, number: int, rows: Sequence[Row]) -> Block:
-    return Block(
-        corpus,
-        number,
-        len(rows),
-        b"".join([row.src + b"\n" for row in rows]),
-        b"".join([row.tgt + b"\n" for row in rows]),
-        table.encoding,
-        missing=frozenset(index for index, row in enumerate(rows, start=number) if row.is_missing),
-    )
+    src = b"".join([row.src + b"\n" for row in rows])
+    tgt = b"".join([row.tgt + b"\n" for row in rows])
+    missing = frozenset(index for index, row in enumerate(rows, start=number) if row.is_missing)
+    return Block(corpus, number, len(rows), src, tgt, table.encoding, missing=missing)
