@@ -46,6 +46,7 @@ _BODY_AT = _HEADER.size + _CRC.size
 _OFFSET: np.dtype[Any] = np.dtype("<u4")
 _LINE: np.dtype[Any] = np.dtype("<u4")
 ID_TYPES: dict[int, np.dtype[Any]] = {size: np.dtype(f"<u{size}") for size in (1, 2, 4)}
+"""Of token ids by their bytes; 1: of text."""
 TEXT_BYTES = 1  # what takes the place of the bytes of a token id in a shard of a side column
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]

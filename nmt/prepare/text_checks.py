@@ -247,7 +247,9 @@ def _difference(due: str, returned: str) -> str:
 def _warn_of_lines(
     name: str, side: TextSide, unit: str, *, is_cleaned: bool, composes: bool
 ) -> None:
-    """Warn of lines that are one element, such as <url>...</url>, and of letters without marks.
+    """Warn of lines that are one element, and of letters apart from their marks.
+
+    Elements are such as <url>...</url> or <seg id="1">...</seg>.
 
     is_cleaned: whether the rule `markup` drops lines that are only tags.
     composes: whether the vocabulary composes letters and their marks.
