@@ -94,7 +94,7 @@ def test_what_needs_no_torch_loads_none(nmt: Nmt, model_file: Path, tmp_path: Pa
         ((*translate, "--terms", run), 1, "run: is"),
         (("train", run, *out, "--model", "transformer_tiny"), 1, "run is not"),
         (("train", run, *out, "--model", "conv_seq2seq", "--set", "x=1"), 2, "key 'x'"),
-        (("average", text, run / "none", *out), 1, "in: damaged"),
+        (("average", text, run / "none", *out), 1, "in: is text"),
         (("models",), 0, ""),
         (("score", text, text), 0, ""),
         (("rescore", model_file, text, "--source", text, "--device", "gpu"), 2, "--device gpu: "),
