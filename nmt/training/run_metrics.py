@@ -27,8 +27,8 @@ from nmt.models.kernels.linear import onednn_product
 from nmt.system.distributed import Ranks
 from nmt.training.update import UpdateResult
 
-# Values summed at a time: 32 MB of int64, and a few times that for intermediate results.
-_CHUNK = 1 << 22
+# Values summed at a time: 2 MB of int64, and a few times that for intermediate results.
+_CHUNK = 1 << 18
 
 _SECONDS = 0.05  # of measuring, for each way to multiply
 _SMALLEST, _LARGEST = 1024, 8192  # rows and columns

@@ -50,6 +50,8 @@ from nmt.training.validation import Validator, spread
 
 # Waiting updates take little memory, and even out other load on the machine.
 _UPDATES_AHEAD = 4
+_TRIM_EVERY = 20
+"""Updates after which a CPU returns freed memory: else what a rare long batch took stays in use."""
 # Updates that are launched before we ask what became of the one before them.
 _UNREAD = {"cpu": 0, "cuda": 1}
 _EARLY = 1, 10, 25, 50  # updates that are logged, too
@@ -211,6 +213,8 @@ class Trainer:
 
     def advance(self, update: Update, result: UpdateResult) -> None:
         """Take note of an update that is launched; `read_results` sees the end of it."""
+        if self.state.update % _TRIM_EVERY == 0 and self.device.type == "cpu":
+            return_freed_memory()
         self._unread.append((self.state, update, result))
         number = self.state.update + 1
         self.state = replace(self.state, update=number, position=update.following)

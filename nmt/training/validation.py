@@ -48,7 +48,7 @@ from nmt.translate.translator import Translator
 
 _SEARCH = SearchOptions(no_guard=True)  # a young model loops nearly everywhere
 _AUTO = "auto"
-_CPU_BATCH_TOKENS = 2_048
+_CPU_BATCH_TOKENS = 1_024
 _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 

@@ -153,7 +153,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
     monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
     found = measure(validate_metric="bleu")
     assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
-    assert sizes == [2048 >> halvings for halvings in range(6)]
+    assert sizes == [1024 >> halvings for halvings in range(5)]
 
 
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
