@@ -62,7 +62,7 @@ def test_the_run_ends_if_a_rank_is_lost(
     ranks: list[SignsOfLife], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The others leave no signs.
-    monkeypatch.setattr(signs_of_life, "EVERY", 0.001)
+    monkeypatch.setattr(signs_of_life, "EVERY", 0.1)  # a store that waits so long is silent
     heard, said = threading.Event(), list[str]()
 
     def end_run(reason: str) -> None:
