@@ -5,7 +5,7 @@ merge is undone. This works on ids, so shards stay as they are, and a resumed ru
 
 At the same p it splits more than the paper's algorithm, which gives a dropped merge another chance
 in its next step and lets the characters join in other ways. Here, 0.06 is what 0.1 is there: see
-nmt/training/README.md, "Subword dropout".
+examples/multi30k/EXPERIMENTS.md, "Subword dropout".
 """
 
 from __future__ import annotations
