@@ -62,7 +62,7 @@ $(VENV)/installed-dev: $(VENV)/installed
 
 demo: install  ## Run the whole pipeline on the embedded example: under 5 minutes on 2 cores.
 	$(MAKE) --no-print-directory -C examples/toy NMT=$(abspath $(BIN)/nmt) PYTHON=$(abspath $(BIN)/python)
-	@echo; echo "next: \"From Excel to a web page\" or \"Train your own\" in README.md, or try the model:"
+	@echo; echo "next: \"Train your own\" or \"Make a web page\" in README.md, or try the model:"
 	@echo "  . $(BIN)/activate"
 	@echo '  echo "The man buys the lamp." | nmt translate examples/toy/work/run'
 
