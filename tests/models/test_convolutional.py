@@ -54,8 +54,7 @@ def by_formulas(
         assert isinstance(layer, ConvolutionalDecoderLayer)
         h = convolved(x, layer.convolution, (k - 1, 0))
         a = ((layer.attention.query(h) + g) @ z.t()).softmax(dim=1)
-        attended = a @ (z + e) * len(e) * math.sqrt(1 / len(e))
-        h = (h + layer.attention.output(attended)) * half
+        h = (h + layer.attention.output(a @ (z + e) * len(e) * math.sqrt(1 / len(e)))) * half
         x = (h + x) * half
         weights.append(a)
     return model.decoder_output(x) @ model.output_projection.t(), torch.stack(weights)
@@ -92,8 +91,7 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings(dropout: float) -> N
         tiny_models.CONVOLUTIONAL, d_model=256, d_hidden=256, dropout=dropout, num_encoder_layers=15
     )
     model = build_model("conv_seq2seq", config, 500, 500)
-    random = np.random.default_rng(1)
-    sources = random.integers(4, 500, (8, 15)).tolist()
+    sources = np.random.default_rng(1).integers(4, 500, (8, 15)).tolist()
     with torch.no_grad():
         state = tiny_models.begin(model, sources)
         assert isinstance(state, ConvolutionalState)
