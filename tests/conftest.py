@@ -83,8 +83,7 @@ def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]
     if reason := missing():
         pytest.skip(reason)
     # Above it are the folders that parallel workers of pytest share.
-    shared = tmp_path_factory.getbasetemp().parent
-    with network(("north", "east", "west"), shared) as hosts:
+    with network(("north", "east", "west"), tmp_path_factory.getbasetemp().parent) as hosts:
         yield hosts
 
 

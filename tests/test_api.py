@@ -161,8 +161,7 @@ def test_a_call_has_its_own_threads_of_torch_and_others_keep_theirs(model_file: 
 
     torch.set_num_threads(3)
     for own in (1, 2):
-        translator = nmt.Translator.load(model_file, OPTIONS, threads=own)
-        translator.translate(LINES[:1], on_step=look)
+        nmt.Translator.load(model_file, OPTIONS, threads=own).translate(LINES[:1], on_step=look)
         assert counts == [own, 3]
         look()
         assert counts == [3, 3]
@@ -195,8 +194,7 @@ def test_a_fork_after_the_first_translation_gets_an_answer_or_an_error(model_fil
     translator = nmt.Translator.load(model_file, OPTIONS)
     (translation,) = translator.translate(LINES[:1])
     assert in_fork(translator) == translation.text
-    threaded = nmt.Translator.load(model_file, OPTIONS, threads=2)
-    assert "load it after the fork" in in_fork(threaded)
+    assert "load it after the fork" in in_fork(nmt.Translator.load(model_file, OPTIONS, threads=2))
 
 
 def test_the_server_of_the_manual_answers(model_file: Path, here: Path) -> None:

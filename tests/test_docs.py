@@ -171,8 +171,7 @@ def tour_and_jobs() -> tuple[str, str]:
 @pytest.mark.slow  # a minute or two
 def test_common_jobs_run_after_the_tour(real_text: Callable[[str], Path], tmp_path: Path) -> None:
     captions(real_text, tmp_path)
-    answer = run_script("\n".join(tour_and_jobs()), tmp_path)
-    assert "approximate randomisation" in answer
+    assert "approximate randomisation" in run_script("\n".join(tour_and_jobs()), tmp_path)
     run_python(README, tmp_path)
 
 

@@ -313,9 +313,8 @@ def test_what_fits_is_found_by_trying(
     monkeypatch.setattr(run_metrics, "_LARGEST", 1024)  # to time larger products takes 0.8 GB
     torch.cuda.empty_cache()
     # A million tokens take several GB.
-    room = torch.cuda.memory_reserved() + 200e6
     torch.cuda.set_per_process_memory_fraction(
-        room / torch.cuda.get_device_properties(GPU).total_memory
+        (torch.cuda.memory_reserved() + 200e6) / torch.cuda.get_device_properties(GPU).total_memory
     )
     try:
         values: dict[str, Value] = {"batch_tokens": 1_000_000, "micro_batch_tokens": 0}

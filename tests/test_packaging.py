@@ -31,8 +31,7 @@ def test_every_python_that_we_name_is_locked_and_tested() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
     assert list(LOCKS) == named
     assert workflow["jobs"]["locked"]["strategy"]["matrix"]["python"] == named
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"Python {named[0]} to {named[-1]} " in readme
+    assert f"Python {named[0]} to {named[-1]} " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("python", LOCKS)

@@ -58,8 +58,7 @@ def translate(nmt: Nmt, *words: str | Path) -> str:
 
 
 def test_a_model_file_written_before_translates_to_the_same_text(nmt: Nmt) -> None:
-    text = WRITTEN / "data" / "valid.en"
-    found = translate(nmt, WRITTEN / "model.safetensors", "--input", text)
+    found = translate(nmt, WRITTEN / "model.safetensors", "--input", WRITTEN / "data" / "valid.en")
     assert found == read("valid.out.de")
 
 

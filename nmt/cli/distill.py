@@ -596,8 +596,7 @@ def _run_nmt(words: Sequence[object]) -> int:
     is_stopped = False
     python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train
     environment = os.environ | {console.STEP: "1"}
-    command = [python, "-m", "nmt", *map(str, words)]
-    with subprocess.Popen(command, env=environment) as process:
+    with subprocess.Popen([python, "-m", "nmt", *map(str, words)], env=environment) as process:
         while process.returncode is None:
             try:
                 process.wait()

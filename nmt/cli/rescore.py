@@ -180,10 +180,9 @@ def rescore(
         rows = map(str, output.rerank(entries, score, weight))
     else:
         render = output.render_json if options.tokens else output.render_scored
-        scored = enumerate(score(_pairs(src_lines, lines, src_name, name)))
         rows = (
             row
-            for number, translation in scored
+            for number, translation in enumerate(score(_pairs(src_lines, lines, src_name, name)))
             for row in ([] if options.in_total else render(number, translation))
         )
     for row in rows:

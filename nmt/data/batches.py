@@ -191,8 +191,7 @@ class FixedShape(NamedTuple):
         # longest pair fits by itself, with the pairs of padding that it needs then.
         alone = longest + max(int(most[:2].max()), longest) // (_SHORT - 1) + 1
         src, tgt = (-(-max(tokens * 1.006 + 2, alone) // 16) * 16 for tokens in most[:2])
-        sentences = 1.1 * most[2] + max(src, tgt) / _SHORT + 1
-        return cls(int(src), int(tgt), int(sentences), parts)
+        return cls(int(src), int(tgt), int(1.1 * most[2] + max(src, tgt) / _SHORT + 1), parts)
 
     def fits(self, src_lengths: Lengths, tgt_lengths: Lengths) -> bool:
         """Tell whether pairs of these lengths (pairs,), without eos, make a batch of this shape."""

@@ -59,8 +59,7 @@ def _recurrent(config: RecurrentConfig, tgt_vocab_size: int, lengths: LengthSums
     # A key per source token. A query and an attentional state per target token. A score and a
     # weighted mean per pair.
     keys = queries = width * hidden
-    attentional = width * 2 * hidden
-    targets = lengths.tgt * (decoder + queries + attentional + width * tgt_vocab_size)
+    targets = lengths.tgt * (decoder + queries + width * 2 * hidden + width * tgt_vocab_size)
     return lengths.src * (encoder + keys) + targets + lengths.src_tgt * (width + hidden)
 
 

@@ -200,8 +200,7 @@ class TextSide:
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
-        rows = np.searchsorted(self.bounds, places, side="right") - 1
-        each: Rows = np.unique(rows)
+        each: Rows = np.unique(np.searchsorted(self.bounds, places, side="right") - 1)
         return each
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -346,8 +346,7 @@ class _Index(NamedTuple):
         known = np.flatnonzero(self.is_known.take(hashes))
         firsts, ends = self.starts[hashes[known]], self.starts[hashes[known] + 1]
         sizes = ends - firsts
-        before = np.cumsum(sizes) - sizes
-        places = np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)
+        places = np.arange(sizes.sum()) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
         return np.repeat(known, sizes), self.lines[places]
 
 
@@ -384,8 +383,7 @@ def _grams(lines: Sequence[str]) -> tuple[Rows, Numbers]:
     first, second, third, fourth = (codes[n : len(codes) - 3 + n] for n in range(_GRAM))
     hashes = ((first * _FACTOR + second) * _FACTOR + third) * _FACTOR + fourth
     hashes = hashes * _FACTOR >> np.uint32(32 - _GRAM_BITS)
-    begin_lines = np.append(True, are_ends)[: len(first)]
-    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | begin_lines)
+    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | np.append(True, are_ends)[: len(first)])
     rows = np.cumsum(are_ends)[: len(first)] // 3
     grams = _distinct(rows[is_gram] << 32 | hashes[is_gram])
     return grams >> 32, (grams & 0xFFFFFFFF).astype(np.uint32)

@@ -142,8 +142,7 @@ class HeldOutText(NamedTuple):
             if found is None and (found := misfit(lines)):
                 warn_of_misfit(source, found, block, before)
             before = block
-            are_bad = lines.src.is_bad | lines.tgt.is_bad
-            are_breaks = (lines.longer == 0) & documents & ~are_bad
+            are_breaks = (lines.longer == 0) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
             breaks.append(are_breaks)
             if block.missing:
                 raise DataError(

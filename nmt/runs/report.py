@@ -100,8 +100,7 @@ class ValidationResult(NamedTuple):
         if len(self.texts) < 2:
             return {}
         pairs = {spell_pair(text.langs): text for text in self.texts}
-        nlls = {f"nll/{pair}": text.nll for pair, text in pairs.items()}
-        return nlls | {
+        return {f"nll/{pair}": text.nll for pair, text in pairs.items()} | {
             f"{name}/{pair}": text.scores[name].score
             for name in self.scores
             for pair, text in pairs.items()
@@ -219,8 +218,7 @@ class Report:
             self.run.log(f"{head}: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
-                line = f"valid line {sample['line']:,} {label}: {sample[label]}"
-                self.run.log(line, aloud=False)
+                self.run.log(f"valid line {sample['line']:,} {label}: {sample[label]}", aloud=False)
         self._draw_if_due(state)
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:

@@ -161,10 +161,9 @@ def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:
 
     NFC composes most letters and marks, but takes others apart, such as U+0958 of Hindi.
     """
-    pairs = list(zip(hypothesis.lines, reference.lines, strict=True))
     numbers = _numbers(
         not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
-        for one, other in pairs
+        for one, other in zip(hypothesis.lines, reference.lines, strict=True)
     )
     if numbers:
         texts = [hypothesis, reference]

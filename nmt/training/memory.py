@@ -182,8 +182,7 @@ def even_batch(
     lengths = np.full(tokens // length, length - 1, dtype=np.int32)
     while shape and not shape.fits(lengths, lengths):
         lengths = lengths[1:]
-    ids = (np.arange(lengths.sum()) % types).astype(np.uint32)
-    lines = TokenRows(ids, lengths)
+    lines = TokenRows((np.arange(lengths.sum()) % types).astype(np.uint32), lengths)
     links = np.tile(np.arange(length - 1), len(lengths)) if has_links else None
     return collate(lines, lines, shape, links)
 

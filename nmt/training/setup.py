@@ -175,8 +175,7 @@ def _check_shared(run: RunFolder, ranks: Ranks, mark: str) -> None:
     while not (sees := run.has_mark(mark)) and time.monotonic() < give_up_at:
         time.sleep(0.2)
     found = ranks.gather((socket.gethostname(), sees, run.exists))
-    blind = {host: is_run for host, sees, is_run in found if not sees}
-    for host, is_run in blind.items():
+    for host, is_run in {host: is_run for host, sees, is_run in found if not sees}.items():
         problem = (
             f"{run.path} on {host} is not the folder on {found[0][0]}; "
             "put it on a file system that all machines share"

@@ -148,8 +148,7 @@ class Trainer:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
-        bounds = SplitBounds(share[1], tokens, self.longest)
-        shape = self.train_step.shape(self.data.train, bounds)
+        shape = self.train_step.shape(self.data.train, SplitBounds(share[1], tokens, self.longest))
         partition = BatchPartition(tokens, *share, shape, on_gpu=self.device.type == "cuda")
         updates = self._updates_from(self.state.position, partition=partition)
         self._updates = prefetched(updates, ahead=_UPDATES_AHEAD)
@@ -216,8 +215,7 @@ class Trainer:
         if self.state.update % _TRIM_EVERY == 0 and self.device.type == "cpu":
             return_freed_memory()
         self._unread.append((self.state, update, result))
-        number = self.state.update + 1
-        self.state = replace(self.state, update=number, position=update.following)
+        self.state = replace(self.state, update=self.state.update + 1, position=update.following)
         self.valid = {}
 
     def read_results(self, *, wait: bool) -> list[UpdateResult]:

@@ -225,8 +225,7 @@ class Translator:
         alone = [parts for number, parts in enumerate(segments) if number not in in_context]
         waiting = [segment for segment in chain.from_iterable(alone) if segment.copy is None]
         if on_progress is not None:  # what needs no search is done
-            copies = sum(map(len, alone)) - len(waiting)
-            on_progress(alone.count([]) + len(in_context) + copies)
+            on_progress(alone.count([]) + len(in_context) + sum(map(len, alone)) - len(waiting))
         sources = [segment.source for segment in waiting]
         results, guarded = search_guarded(
             self.engine, sources, on_progress=on_progress, on_step=on_step

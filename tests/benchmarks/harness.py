@@ -29,8 +29,7 @@ Setting = TypeVar("Setting", int, float, str)
 
 def setting(name: str, usual: Setting) -> Setting:
     """Return NMT_BENCH_NAME in the type of its usual value."""
-    kind = type(usual)
-    return kind(os.environ.get(f"NMT_BENCH_{name}", usual))
+    return type(usual)(os.environ.get(f"NMT_BENCH_{name}", usual))
 
 
 def work_folder(usual: Path) -> Path:

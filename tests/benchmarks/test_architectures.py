@@ -15,17 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from benchmarks import corpora
-from benchmarks.harness import (
-    nmt,
-    publish,
-    publish_bleu,
-    rounds,
-    setting,
-    spread,
-    table,
-    work_folder,
-)
+from benchmarks import corpora, harness
 from benchmarks.machine import CORES, describe
 from benchmarks.translation import nmt as translator
 from toy_training import metrics
@@ -62,9 +52,9 @@ MODELS = {
     ),
 }
 FAMILIES = "Transformer;LSTMs;convolutions"
-CHOSEN = setting("MODELS", FAMILIES)
+CHOSEN = harness.setting("MODELS", FAMILIES)
 NAMES = list(MODELS) if CHOSEN == "all" else CHOSEN.split(";")
-UPDATES = setting("UPDATES", 800)
+UPDATES = harness.setting("UPDATES", 800)
 STRETCH = 400
 RECIPE = {
     "dropout": 0.3,
@@ -79,7 +69,7 @@ RECIPE = {
     "sample_translations": 0,
     "save_every": 1_000_000,
 }
-ROUNDS = rounds(3)
+ROUNDS = harness.rounds(3)
 BEAM_SIZE = 5
 CAPTIONS = (1, 2, 3, 4, 6, 8)
 """Of a line."""
@@ -110,12 +100,12 @@ class Translated(NamedTuple):
 def test_architectures(tmp_path: Path) -> None:
     if UPDATES < STRETCH or UPDATES % STRETCH:
         pytest.fail(f"NMT_BENCH_UPDATES={UPDATES}: take a multiple of {STRETCH}")
-    work = work_folder(tmp_path)
+    work = harness.work_folder(tmp_path)
     runs = {name: work / f"run-{list(MODELS).index(name)}" for name in NAMES}
     curves = learn(runs, work / "data")
     models = {name: run / "last.safetensors" for name, run in runs.items()}
     translated = translate(models, tmp_path)
-    publish(f"{describe()}; {CORES} threads")
+    harness.publish(f"{describe()}; {CORES} threads")
     same_time = min(one.minutes[-1] for one in curves.values())
     rows, by_captions = [], []
     for name, one in curves.items():
@@ -126,23 +116,25 @@ def test_architectures(tmp_path: Path) -> None:
             {
                 "": name,
                 "parameters": f"{parameters:,}",
-                "ms an update, median (range)": spread([1000 * s for s in one.seconds], ".0f"),
+                "ms an update, median (range)": harness.spread(
+                    [1000 * s for s in one.seconds], ".0f"
+                ),
                 f"valid BLEU after {UPDATES:,} updates": f"{one.bleu[-1]:.2f}",
                 f"after {same_time:.1f} minutes": f"{at_same_time:.2f}",
                 "test BLEU": f"{test.bleu[0]:.2f}",
-                f"sentences/s, beam {BEAM_SIZE}, median (range)": spread(speeds, ".1f"),
+                f"sentences/s, beam {BEAM_SIZE}, median (range)": harness.spread(speeds, ".1f"),
             }
         )
         cells = {str(n): f"{bleu:.2f}" for n, bleu in zip(CAPTIONS, test.bleu, strict=True)}
         by_captions.append({"test BLEU, captions of a line": name} | cells)
-    publish(table(rows))
-    publish(table(by_captions))
+    harness.publish(harness.table(rows))
+    harness.publish(harness.table(by_captions))
     by_update = {name: (one.updates, one.bleu) for name, one in curves.items()}
     by_time = {name: (one.minutes, one.bleu) for name, one in curves.items()}
     by_length = {name: (CAPTIONS, one.bleu) for name, one in translated.items()}
-    publish_bleu("bleu-over-updates", by_update, "valid text", "update", TITLE)
-    publish_bleu("bleu-over-time", by_time, "valid text", "minutes of training", TITLE)
-    publish_bleu("bleu-over-length", by_length, "test text", "captions of a line", TITLE)
+    harness.publish_bleu("bleu-over-updates", by_update, "valid text", "update", TITLE)
+    harness.publish_bleu("bleu-over-time", by_time, "valid text", "minutes of training", TITLE)
+    harness.publish_bleu("bleu-over-length", by_length, "test text", "captions of a line", TITLE)
     assert all(max(one.bleu) > 0 for one in curves.values())
 
 
@@ -157,7 +149,7 @@ def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
             preset, rate, changes = MODELS[name]
             values = {**RECIPE, **changes, "learning_rate": rate, "max_updates": updates}
             settings = [f"--set={key}={value}" for key, value in values.items()]
-            nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
+            harness.nmt("train", data, "--out", out, "--model", preset, "--quiet", *settings)
     curves = {name: curve_of(run) for name, run in runs.items()}
     further = max(one.updates[-1] for one in curves.values())
     if further > UPDATES:

@@ -16,18 +16,7 @@ from statistics import median
 
 import pytest
 import torch
-from benchmarks import translation
-from benchmarks.harness import (
-    NMT,
-    environment,
-    in_turn,
-    is_installed,
-    nmt,
-    publish,
-    rounds,
-    setting,
-    table,
-)
+from benchmarks import harness, translation
 from benchmarks.machine import describe
 
 from nmt.config.model_config import TransformerConfig
@@ -57,7 +46,7 @@ def answer(*command: str | Path) -> None:
     """Run a command that is given the line."""
     subprocess.run(
         command,
-        env=environment(),
+        env=harness.environment(),
         input=LINE,
         text=True,
         stdout=subprocess.DEVNULL,
@@ -71,7 +60,7 @@ def test_commands_start_fast(
 ) -> None:
     # Python files are compiled once, as in an installation.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    model = find_model(Path(setting("MODEL_SMALL", str(TRAINED))))
+    model = find_model(Path(harness.setting("MODEL_SMALL", str(TRAINED))))
     names = ("export", "random", "marian", "line", "out", "ref", "hyp")
     export, random, marian, line, out, ref, hyp = (tmp_path / name for name in names)
     line.write_text(LINE)
@@ -88,7 +77,7 @@ def test_commands_start_fast(
     yardsticks: dict[str, tuple[str, str]] = {}  # with goals
 
     def compare(name: str, yardstick: str, goal: str, *arguments: str | Path) -> None:
-        systems[name] = partial(answer, *NMT, *arguments)
+        systems[name] = partial(answer, *harness.NMT, *arguments)
         yardsticks[name] = yardstick, goal
 
     translate = "translate", "--quiet"
@@ -96,14 +85,14 @@ def test_commands_start_fast(
     compare("`nmt models`", typer, "", "models")
     compare("`nmt translate MODEL`, one line", pytorch, "+ 0.5 s", *translate, model)
     compare("`nmt score`, BLEU", sacrebleu, "1.4", "score", ref, hyp, "--metric", "bleu")
-    if is_installed("ctranslate2"):
-        nmt("export", "ctranslate2", model, export, "--quiet")
+    if harness.is_installed("ctranslate2"):
+        harness.nmt("export", "ctranslate2", model, export, "--quiet")
         compare("`nmt translate EXPORT`, one line", pytorch, "0.3", *translate, export)
         pieces = export / "sentencepiece.model"
         peer = translation.ctranslate2(export, pieces, precision="fp32", beam_size=4)
         systems["CTranslate2, one line"] = partial(peer.seconds, line, out, 512, warmup_lines=0)
         yardsticks["CTranslate2, one line"] = pytorch, ""
-    if is_installed("pymarian"):
+    if harness.is_installed("pymarian"):
         # Few models can be Marian's. Random weights start as others do.
         assert isinstance(card.config, TransformerConfig)
         card = replace(
@@ -114,11 +103,13 @@ def test_commands_start_fast(
         )
         torch.manual_seed(1)
         write_model(random, card, dict(card.build().named_parameters()))
-        nmt("export", "marian", random, marian, "--quiet")
+        harness.nmt("export", "marian", random, marian, "--quiet")
         peer = translation.marian(marian / "model.npz", marian / "vocab.spm", beam_size=4)
         systems["Marian, one line"] = partial(peer.seconds, line, out, 16, warmup_lines=0)
         yardsticks["Marian, one line"] = pytorch, ""
-    runs = in_turn({name: partial(cost, work) for name, work in systems.items()}, rounds(9) + 1)
+    runs = harness.in_turn(
+        {name: partial(cost, work) for name, work in systems.items()}, harness.rounds(9) + 1
+    )
     # The first one warms the cache.
     wall, cpu = (
         {name: median(each[kind] for each in found[1:]) for name, found in runs.items()}
@@ -145,4 +136,4 @@ def test_commands_start_fast(
         }
         for name, (yardstick, goal) in yardsticks.items()
     )
-    publish(f"{describe()}\n\n{table(rows)}")
+    harness.publish(f"{describe()}\n\n{harness.table(rows)}")

@@ -201,6 +201,5 @@ def timed(
     measured = {}
     for name, train in systems.items():
         a_second = train(1, 2).tokens_per_second / tokens[name]
-        updates = max(_FEWEST_UPDATES, round(seconds * a_second))
-        measured[name] = partial(train, warmup, updates)
+        measured[name] = partial(train, warmup, max(_FEWEST_UPDATES, round(seconds * a_second)))
     return in_turn(measured, rounds)

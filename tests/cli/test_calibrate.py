@@ -110,8 +110,7 @@ def test_unusual_text_is_warned_of(calibrated: Path, nmt: Nmt) -> None:
 
 
 def test_python_rates_by_the_same_file(calibrated: Path, nmt: Nmt) -> None:
-    translator = Translator.load(calibrated, quality=True)
-    told = [one.quality for one in translator.translate(LINES)]
+    told = [one.quality for one in Translator.load(calibrated, quality=True).translate(LINES)]
     cells = [line.split("\t")[0] for line in rate(nmt, calibrated).stdout.splitlines()]
     assert [f"{one.chrf:.1f}" if one else "-" for one in told] == cells
     with pytest.raises(UsageError, match="calibrated"):

@@ -89,12 +89,10 @@ def test_a_killed_job_goes_on_with_the_lines_before(
     with monkeypatch.context() as patch:
         stop_after_pools(patch, pools)
         assert translate(*words).status == 75
-    resumed = translate(*words)
-    assert f"after line {9 * pools}" in resumed.stderr
+    assert f"after line {9 * pools}" in translate(*words).stderr
     assert (tmp_path / "out").read_text() == whole
     # Without context it is another job.
-    again = translate(*words, "--context", "2")
-    assert "already translated" not in again.stderr
+    assert "already translated" not in translate(*words, "--context", "2").stderr
     assert (tmp_path / "out").read_text() != whole
 
 

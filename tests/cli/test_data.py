@@ -21,9 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_data_shows_splits_rejects_and_vocabulary(nmt: Nmt, folder: Path) -> None:
-    done = nmt("data", folder).succeeded()
-    lines = done.stdout.splitlines()
-    fields = [line.split("\t") for line in lines]
+    fields = [line.split("\t") for line in nmt("data", folder).succeeded().stdout.splitlines()]
     splits = {(row[0], row[2]): row[1] for row in fields if len(row) == 7}
     assert splits[("train", "en")] == splits[("train", "de")] == "50"
     assert (splits[("valid", "en")], splits[("t", "de")]) == ("3", "2")
@@ -48,13 +46,11 @@ def test_pairs_are_shown_with_everything_that_is_known_of_them(nmt: Nmt, tmp_pat
     done = nmt("data", folder.path, "--show", "5,0-1").succeeded()
     fields = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in fields] == [*"5" * 8, *"0" * 8, *"1" * 8]
-    shown = {name: value for _, name, value in fields[:8]}
-    pieces = folder.src_vocabulary.tokens(folder.train.src(5).tolist())
-    assert shown == {
+    assert {name: value for _, name, value in fields[:8]} == {
         "corpus": train,
         "row": "7",  # the sixth was a duplicate
         "en text": "en 5",
-        "en tokens": " ".join(pieces),
+        "en tokens": " ".join(folder.src_vocabulary.tokens(folder.train.src(5).tolist())),
         "en ids": " ".join(map(str, folder.train.src(5).tolist())),
         "de text": "de 5",
         "de tokens": " ".join(folder.tgt_vocabulary.tokens(folder.train.tgt(5).tolist())),
@@ -71,5 +67,4 @@ def test_verifying_tells_whether_all_is_well_or_what_is_damaged(nmt: Nmt, folder
     content[-1] ^= 1
     path.write_bytes(content)
     assert nmt("data", folder).status == 0
-    line = nmt("data", folder, "--verify").refusal(1)
-    assert f"{path}: altered" in line
+    assert f"{path}: altered" in nmt("data", folder, "--verify").refusal(1)

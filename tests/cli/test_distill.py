@@ -214,10 +214,9 @@ def words_of(way: str, teacher: Path, folder: Path) -> list[str | Path]:
         pytest.importorskip("ctranslate2")
         done = run_command(nmt_command("export", "ctranslate2", teacher, folder / "export"))
         assert done.returncode == 0, done.stderr
-    lines = (text / "train.de").read_text().splitlines()
     both = [
         f"{n} ||| {line} ||| F0= -1 ||| -1\n{n} ||| {line} ja ||| F0= -2 ||| -2"
-        for n, line in enumerate(lines)
+        for n, line in enumerate((text / "train.de").read_text().splitlines())
     ]
     (folder / "n-best").write_text("".join(f"{entry}\n" for entry in both))
     given = [word.format(teacher=teacher, folder=folder, text=text) for word in WAYS[way]]
@@ -230,8 +229,7 @@ def test_each_way_to_teach_has_its_steps(nmt: Nmt, teacher: Path, tmp_path: Path
     words = words_of(way, teacher, tmp_path)
     shown = nmt(*words, "--out", tmp_path / "out", "--dry-run").succeeded().stdout
     expected = {"model": ["export", "translate"], "export": ["translate"]}.get(way, [])
-    commands = re.findall("^nmt (\\w+)", shown, re.MULTILINE)
-    assert commands == [*expected, "prepare", "train"]
+    assert re.findall("^nmt (\\w+)", shown, re.MULTILINE) == [*expected, "prepare", "train"]
     assert ("--vocab-size 300" in shown, "--vocab " in shown) == (way == "export", way == "model")
 
 

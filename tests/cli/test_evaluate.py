@@ -44,8 +44,7 @@ def test_runs_are_scored_on_the_test_sets_of_their_data(nmt: Nmt, tmp_path: Path
     assert nmt("average", runs[0], "--last", "1", "--out", averaged).status == 0
     done = nmt("evaluate", averaged, "--data", data.path, *quick)
     assert [line.split("\t")[1] for line in done.stdout.splitlines()[1:3]] == list(sets)
-    scored = json.loads((runs[1] / "evaluation.json").read_text())
-    assert scored == found[2:]
+    assert json.loads((runs[1] / "evaluation.json").read_text()) == found[2:]
     assert "no test sets" in nmt("evaluate", runs[0], "--data", tmp_path / "data").refusal(1)
     assert "is a run folder" in nmt("data", runs[0]).refusal(1)
 
@@ -79,8 +78,7 @@ def test_letters_and_marks_are_compared_as_in_validation(composes: bool, stderr:
     lines = (["a"] * 2, [f"{reference} ."] * 2)
     text = SimpleNamespace(langs=("en", "de"), lines=lambda: lines, far_half=list)
     test = _TestSet("run", "test", cast(HeldOut, text), [output] * 2, composes)
-    scores = _scores([test], ["bleu"])
-    assert (scores["bleu"].score.score == pytest.approx(100)) == composes
+    assert (_scores([test], ["bleu"])["bleu"].score.score == pytest.approx(100)) == composes
     told = stderr()
     assert told.count("NFC") == (2 if composes else 1)
     assert ("2 of 2" in told) and ("line 1 " in told) != composes
@@ -151,8 +149,7 @@ def test_data_that_is_not_the_runs_is_refused(
     run, data = tested
     train_text, valid, near = (str(tmp_path / name) for name in ("train", "valid", "near"))
     job = Job.of(tmp_path / "back", train=(train_text,), valid=valid, test=(near,), vocab_size=335)
-    back = job.but(src_lang="de", tgt_lang="en").prepare()
-    done = nmt("evaluate", run, "--data", back.path)
+    done = nmt("evaluate", run, "--data", job.but(src_lang="de", tgt_lang="en").prepare().path)
     told = done.stderr.splitlines()[-1]
     assert done.status == 2 and "en-de" in told and "de-en" in told and "--data" in told
     data.rename(tmp_path / "moved")

@@ -192,15 +192,13 @@ def test_what_a_vocabulary_cannot_get_is_refused(
     nmt: Nmt, nllb: Path, tmp_path: Path, words: tuple[str, ...], error: str
 ) -> None:
     given = [w.replace("TRAIN", str(tmp_path / "train")).replace("MODEL", str(nllb)) for w in words]
-    texts = write_pairs(tmp_path)
-    done = nmt("prepare", tmp_path / "data", *texts, "--vocab", nllb, *given)
+    done = nmt("prepare", tmp_path / "data", *write_pairs(tmp_path), "--vocab", nllb, *given)
     assert done.status == 2 and error in done.stderr.splitlines()[-1]
 
 
 def test_a_target_that_fits_several_tags_is_warned_of(nmt: Nmt, tmp_path: Path) -> None:
     tags = LanguageTokens({"cmn_Hans": ">>fra<<", "cmn_Hant": ">>deu_Latn<<"}, "tgt", "")
-    model = import_huggingface(nmt, MarianMT().write(tmp_path / "opus"))
-    built, card = load_model(model)
+    built, card = load_model(import_huggingface(nmt, MarianMT().write(tmp_path / "opus")))
     weights = {name: weight.detach() for name, weight in built.named_parameters()}
     write_model(tmp_path / "zh.safetensors", replace(card, languages=tags), weights)
     words = ("--vocab", tmp_path / "zh.safetensors", "--keep", "script")
@@ -264,8 +262,7 @@ def test_a_model_is_tuned_for_one_more_language(nmt: Nmt, tmp_path: Path, kind: 
         words = ("--input", tmp_path / "valid.en", "--to", code, "--from", "en", *QUICK)
         ours = nmt("translate", run, *words, "--beam-size", "1").succeeded()
         if code == "de":
-            theirs = nmt("translate", model, *words, "--beam-size", "1")
-            assert ours.stdout == theirs.stdout
+            assert ours.stdout == nmt("translate", model, *words, "--beam-size", "1").stdout
     # A second time it is known.
     again = ("--vocab", run, "--new-language", new)
     done = nmt("prepare", tmp_path / "other", *write_pairs(tmp_path, "en", new), *again)

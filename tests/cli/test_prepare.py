@@ -122,8 +122,7 @@ def at_url(storage: Storage) -> dict[str, bytes]:
 def test_a_folder_at_a_url_has_the_same_files(
     prepare: Prepare, storage: Storage, expected: dict[str, bytes], out: str
 ) -> None:
-    done = prepare(out=out).succeeded()
-    assert f"{out} is ready" in done.stderr
+    assert f"{out} is ready" in prepare(out=out).succeeded().stderr
     assert at_url(storage) == expected
     assert storage.left_over() == []
 
@@ -158,16 +157,14 @@ def test_an_upload_that_fails_goes_on_the_next_time_and_describes_the_folder_las
         refused = prepare("--quiet", out=URL).refusal(1)
     assert refused == f"nmt: error: {URL}/dataset.json: no network"
     assert at_url(storage).keys() == expected.keys() - {"dataset.json"}
-    again = prepare(out=URL)
-    assert "already prepared" in again.stderr  # in the cache
+    assert "already prepared" in prepare(out=URL).stderr  # in the cache
     assert at_url(storage) == expected
     assert storage.left_over() == []
 
 
 def test_other_files_at_a_url_are_left_alone(prepare: Prepare, storage: Storage) -> None:
     storage.write("bucket/data/thesis.tex", "years of work")
-    refused = prepare("--quiet", out=URL).refusal(2)
-    assert f"{URL} is" in refused
+    assert f"{URL} is" in prepare("--quiet", out=URL).refusal(2)
     assert storage.files == {"bucket/data/thesis.tex": b"years of work"}
 
 

@@ -141,8 +141,7 @@ def test_both_sides_may_be_tables_or_documents(nmt: Nmt, files: Files, tmp_path:
     expected = scores(nmt, files.reference, files.new, *words)["bleu"]["score"]
     more = ("--reference", f"{table}:old", "--baseline", f"{table}:old", "--source", f"{table}:src")
     for output in (f"{table}:new", catalogue):
-        found = scores(nmt, f"{table}:ref", output, *more, *BLEU)
-        assert found["bleu"]["score"] == expected
+        assert scores(nmt, f"{table}:ref", output, *more, *BLEU)["bleu"]["score"] == expected
     short = write(tmp_path / "short.po", messages[1:])
     assert f"{short} has 39" in nmt("score", files.reference, short).refusal(1)
 
@@ -164,13 +163,11 @@ def test_files_may_be_in_another_encoding(nmt: Nmt, tmp_path: Path) -> None:
     # Stdin is UTF-8, as `nmt translate` writes it.
     stdin = "Die Größe der Häuser am See.\n".encode()
     assert scores(nmt, *words, stdin=stdin)["bleu"]["score"] == pytest.approx(100)
-    refused = nmt("score", *words, stdin=latin.read_bytes())
-    assert "stdin: line 1 " in refused.refusal(1)
+    assert "stdin: line 1 " in nmt("score", *words, stdin=latin.read_bytes()).refusal(1)
 
 
 def test_baselines_have_a_table_of_their_own(nmt: Nmt, files: Files) -> None:
-    baselines = ("--baseline", files.old, "--baseline", files.new)
-    words = (files.reference, files.new, *baselines, *BLEU)
+    words = (files.reference, files.new, "--baseline", files.old, "--baseline", files.new, *BLEU)
     first, second = tables(nmt("score", *words).stdout)
     assert [row["metric"] for row in first] == ["BLEU"]
     assert "95 % interval" not in first[0]
@@ -242,11 +239,9 @@ def test_the_tokenizer_is_that_of_the_language(
     segments = [f'<seg id="{n}">{line}</seg>' for n, line in enumerate(ZH)]
     xml = ['<dataset><doc><ref lang="zh">', *segments, "</ref></doc></dataset>"]
     path = write(tmp_path / name, xml if name.endswith(".xml") else ZH)
-    output = write(tmp_path / "output", OTHER_ZH)
-    answer = nmt("score", "--json", path, output, *words, *BLEU)
+    answer = nmt("score", "--json", path, write(tmp_path / "output", OTHER_ZH), *words, *BLEU)
     bleu = json.loads(answer.stdout)["bleu"]
-    oracle = corpus_bleu(OTHER_ZH, [ZH], tokenize=tokenizer)
-    assert bleu["score"] == pytest.approx(oracle.score)
+    assert bleu["score"] == pytest.approx(corpus_bleu(OTHER_ZH, [ZH], tokenize=tokenizer).score)
     assert f"|tok:{tokenizer}|" in bleu["signature"]
     assert re.search(told, answer.stderr) if told else not answer.stderr
 
@@ -263,8 +258,7 @@ def test_a_tokenizer_that_is_not_installed_is_told_of(nmt: Nmt, tmp_path: Path) 
 
 def test_ter_splits_chinese_into_characters(nmt: Nmt, tmp_path: Path) -> None:
     reference, output = write(tmp_path / "ref.zh", ZH), write(tmp_path / "out", OTHER_ZH)
-    ter = scores(nmt, reference, output, "--metric", "ter")["ter"]
-    assert "asian:yes" in ter["signature"]
+    assert "asian:yes" in scores(nmt, reference, output, "--metric", "ter")["ter"]["signature"]
     thai = write(tmp_path / "ref.th", ["ฉันไปตลาดวันนี้กับแม่"])
     assert "TER would split" in nmt("score", thai, thai, "--metric", "ter").stderr
 

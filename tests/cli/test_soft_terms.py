@@ -14,8 +14,7 @@ def test_what_forces_terms_alone_is_not_refused(
     text.write_text("the cat\n")
     terms.write_text("cat\tKatze\n")
     words = ("--input", text, "--terms", terms, "--sample", "--format", "jsonl")
-    answer = nmt("translate", term_reader, *QUICK, *words).succeeded()
-    (told,) = json.loads(answer.stdout)["terms"]
+    (told,) = json.loads(nmt("translate", term_reader, *QUICK, *words).succeeded().stdout)["terms"]
     assert (told["source"], told["target"]) == ("cat", "Katze")
     nmt("translate", model_file, *QUICK, *words).refusal(2)
 

@@ -35,8 +35,7 @@ def test_a_closed_stream_is_told_of_where_it_is_needed(
 ) -> None:
     Path("in").write_text("the cat\n")
     monkeypatch.setattr(sys, closed, None)  # as Python has it then
-    command = words.replace("MODEL", str(model_file)).split()
-    assert f"{closed} is closed" in nmt(*command).refusal(2)
+    assert f"{closed} is closed" in nmt(*words.replace("MODEL", str(model_file)).split()).refusal(2)
 
 
 def test_files_are_translated_without_any_stream(model_file: Path, tmp_path: Path) -> None:

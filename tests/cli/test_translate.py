@@ -268,8 +268,7 @@ def test_at_its_deadline_a_job_stops_and_goes_on_the_next_time(
     assert (stopped.status, stopped.stdout) == (75, "")
     assert "--deadline 06:30 reached" in stopped.stderr
     assert not (tmp_path / "out").exists()
-    resumed = translate_text(*job).succeeded()
-    assert "after line 5" in resumed.stderr
+    assert "after line 5" in translate_text(*job).succeeded().stderr
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 

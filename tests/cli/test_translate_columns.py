@@ -58,10 +58,9 @@ def test_a_table_keeps_its_encoding_or_fails(tmp_path: Path) -> None:
     def written(text: str) -> bytes:
         start: Any = partial(Saying, text)
         latin = Encoding.find("latin-1")
-        columns = ("en", "de")
-        return translate_table(source, content, columns, encoding=latin, pool_lines=9, start=start)[
-            0
-        ]
+        return translate_table(
+            source, content, ("en", "de"), encoding=latin, pool_lines=9, start=start
+        )[0]
 
     assert written("Ü") == "en\tnote\tde\na cat\tä\tÜ\n".encode("latin-1")
     with pytest.raises(DataError, match=r"x\.tsv: iso8859-1 has no '猫'"):
@@ -73,8 +72,7 @@ def test_bad_bytes_are_counted_and_other_cells_keep_theirs(translate: Nmt, tmp_p
     source.write_bytes(b"id\ten\n\xff\t12\n2\t\xff\n")
     done = translate("--input", f"{source}:en", "--output", f"{output}:de").succeeded()
     assert "x.tsv: 1 paragraph is not valid utf-8, the first is paragraph 2" in done.stderr
-    written = b"id\ten\tde\n\xff\t12\t12\n2\t\xff\t"
-    assert output.read_bytes() == written + "\ufffd\n".encode()
+    assert output.read_bytes() == b"id\ten\tde\n\xff\t12\t12\n2\t\xff\t" + "\ufffd\n".encode()
 
 
 def test_documents_in_cells_are_warned_of(tmp_path: Path, stderr: Stderr) -> None:

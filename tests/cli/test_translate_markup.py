@@ -70,8 +70,7 @@ def test_documents_are_written_whole(translate: Nmt, tmp_path: Path) -> None:
     assert tags(out.read_text()) == tags(page.read_text())
     assert not (tmp_path / ".seite.html.partial").exists()
     before = out.stat()
-    again = translate("--input", page, "--output", out)
-    assert "seite.html: already translated" in again.stderr
+    assert "seite.html: already translated" in translate("--input", page, "--output", out).stderr
     assert out.stat().st_mtime_ns == before.st_mtime_ns
     # To stdout, and with an option that says the same.
     assert translate("--input", page, "--markup", "html").stdout == out.read_text()
@@ -289,8 +288,7 @@ def test_with_markup_none_any_text_is_lines(translate: Nmt, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["<!DOCTYPE html>\n", "the <b>cat</b>\n", "cat = the cat\n"])
 def test_markup_that_is_translated_as_text_is_warned_of(translate: Nmt, text: str) -> None:
-    warned = translate(stdin=text.encode()).succeeded()
-    assert "nmt: warning: stdin: " in warned.stderr
+    assert "nmt: warning: stdin: " in translate(stdin=text.encode()).succeeded().stderr
     assert "warning" not in translate(stdin=b"the cat\n" * 20 + text.encode()).stderr
     assert "warning" not in translate("--markup", "html", stdin=text.encode()).stderr
 

@@ -31,8 +31,7 @@ def test_a_url_is_translated_to_a_url_and_not_twice(
     assert gzip.decompress(storage.files["out/news.de.gz"]) == expected
     assert storage.left_over() == []
     before = storage.files
-    again = translate(*words).succeeded()
-    assert "memory:/out/news.de.gz: already translated" in again.stderr
+    assert "memory:/out/news.de.gz: already translated" in translate(*words).succeeded().stderr
     assert (storage.files, storage.left_over()) == (before, [])
     storage.write("bucket/news.en.gz", gzip.compress(b"a dog\n"))
     assert translate(*words).summary["lines_in"] == 1
@@ -47,8 +46,7 @@ def test_a_job_that_was_stopped_continues_on_this_machine(
         stop_after_pools(patch, 1)
         assert translate(*words).status == 75
     assert storage.files.keys() == {"in"}
-    resumed = translate(*words).succeeded()
-    assert "after line 5" in resumed.stderr
+    assert "after line 5" in translate(*words).succeeded().stderr
     assert storage.files["out"] == expected
     assert storage.left_over() == []
 
@@ -64,8 +62,7 @@ def test_an_upload_that_fails_is_done_the_next_time(
     with monkeypatch.context() as patch:
         patch.setattr("nmt.jobs.remote_files.upload", fail)
         assert translate(*words, "--quiet").refusal(1) == "nmt: error: memory://out: no network"
-    again = translate(*words).succeeded()
-    assert "already translated" in again.stderr
+    assert "already translated" in translate(*words).succeeded().stderr
     assert storage.files["out"] == expected
 
 
@@ -91,8 +88,7 @@ def test_urls_go_with_pipes_and_files(
 ) -> None:
     assert translate("--output", "memory://piped", stdin=TEXT.encode()).status == 0
     assert storage.files == {"piped": expected}
-    source = storage.write("in", TEXT)
-    assert translate("--input", source).stdout.encode() == expected
+    assert translate("--input", storage.write("in", TEXT)).stdout.encode() == expected
     local = ("--input", f"file://{tmp_path}/in", "--output", f"file://{tmp_path}/local")
     assert translate(*local).status == 0
     assert (tmp_path / "local").read_bytes() == expected

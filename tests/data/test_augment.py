@@ -121,8 +121,7 @@ def sources(update: Update) -> list[list[int]]:
 
 
 def test_a_stream_draws_the_same_for_any_ranks_and_from_anywhere(data: DataFolder) -> None:
-    shares = AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3)
-    augment = augment_by(data, shares)
+    augment = augment_by(data, AugmentConfig(typos=0.5, merged=0.3, placeholders=0.3))
     dropout = SubwordDropout(data.src_vocabulary, 0.1)
 
     def updates(position: Position, rank: int = 0, ranks: int = 1) -> list[Update]:

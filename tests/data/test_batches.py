@@ -8,18 +8,7 @@ import torch
 from numpy.typing import NDArray
 from pairs import Lengths, TextPairs, batch_of, like_wmt, sentences, with_eos
 
-from nmt.data.batches import (
-    Batch,
-    FixedShape,
-    SplitBounds,
-    collate,
-    group_bounds,
-    longest_first,
-    micro_batches,
-    pack_sources,
-    parts_by_length,
-    split_update,
-)
+from nmt.data import batches
 from nmt.data.epochs import Epochs, plan_pool
 from nmt.data.shards import TokenRows
 
@@ -38,7 +27,10 @@ def test_ranks_share_an_update_longest_first_with_equal_work(ranks: int) -> None
     work = pairs.src**2 + pairs.tgt**2 + pairs.src * pairs.tgt  # of attention
     attention = []
     for update in updates(pairs, batch_tokens=10_000):
-        shares = [update[share] for share in split_update(*pairs.lengths(update), world_size=ranks)]
+        shares = [
+            update[share]
+            for share in batches.split_update(*pairs.lengths(update), world_size=ranks)
+        ]
         assert sorted(np.concatenate(shares).tolist()) == sorted(update.tolist())
         for share in shares:
             longer = np.maximum(pairs.src[share], pairs.tgt[share])
@@ -51,10 +43,10 @@ def test_ranks_share_an_update_longest_first_with_equal_work(ranks: int) -> None
 
 
 def test_more_ranks_than_pairs_leave_some_without() -> None:
-    shares = split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
+    shares = batches.split_update(*with_eos((5, 5), (5, 5)).lengths(np.array([1, 0])), world_size=5)
     assert sorted(len(share) for share in shares) == [0, 0, 0, 1, 1]
     nothing = np.zeros(0, np.int32)
-    assert micro_batches(nothing, nothing, 10) == []
+    assert batches.micro_batches(nothing, nothing, 10) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +65,7 @@ def test_micro_batches_are_cut_by_hand_as_expected(
     lengths: list[tuple[int, int]], budget: int, parts: list[list[int]]
 ) -> None:
     pairs = with_eos(*lengths)
-    found = micro_batches(*pairs.lengths(np.arange(len(pairs))), budget)
+    found = batches.micro_batches(*pairs.lengths(np.arange(len(pairs))), budget)
     assert [part.tolist() for part in found] == parts
 
 
@@ -96,20 +88,20 @@ def test_groups_are_those_of_least_work(
 ) -> None:
     random = np.random.default_rng(seed)
     drawn = longer * random.choice([3, 4, 9, 10, 24, 60], (2, 9)).astype(np.int32)
-    order = longest_first(*drawn)
+    order = batches.longest_first(*drawn)
     pairs = Lengths(*(side[order] for side in drawn))
     longest = np.maximum(pairs.src, pairs.tgt)
     edges = [at for at in range(1, 9) if longest[at] != longest[at - 1]]
     choices = [list(cuts) for count in range(len(edges) + 1) for cuts in combinations(edges, count)]
     least = min(attention_work(pairs, cuts, *work) for cuts in choices)
-    found = group_bounds(pairs.src, pairs.tgt, on_gpu=on_gpu)
+    found = batches.group_bounds(pairs.src, pairs.tgt, on_gpu=on_gpu)
     assert attention_work(pairs, found, *work) == least
 
 
 def test_both_sides_of_a_batch_have_the_same_groups() -> None:
     lengths = [(90, 80), (80, 85), (3, 2), (1, 3)]
     pairs = TextPairs([([5] * (src - 1), [6] * (tgt - 1)) for src, tgt in lengths])
-    batch = collate(*pairs.rows(np.arange(4)))
+    batch = batches.collate(*pairs.rows(np.arange(4)))
     src, tgt = batch.src.groups, batch.tgt_in.groups
     assert [(group.sentences, group.tokens, group.longest) for group in src] == [
         (slice(0, 2), slice(0, 170), 90),
@@ -123,7 +115,7 @@ def test_both_sides_of_a_batch_have_the_same_groups() -> None:
 
 def test_collate_makes_the_tensors_of_two_pairs() -> None:
     pairs = TextPairs([([7, 8, 9], [11]), ([5], [12, 13, 14])])
-    batch = collate(*pairs.rows(np.array([0, 1])))
+    batch = batches.collate(*pairs.rows(np.array([0, 1])))
     assert batch.src.tokens.tolist() == [7, 8, 9, EOS, 5, EOS]
     assert batch.src.sentences.tolist() == [0, 0, 0, 0, 1, 1]
     assert batch.src.positions.tolist() == [0, 1, 2, 3, 0, 1]
@@ -140,11 +132,13 @@ def test_collate_makes_the_tensors_of_two_pairs() -> None:
 
 
 def test_pack_sources_closes_lines_that_are_translated() -> None:
-    assert sentences(pack_sources([[7, 8], [], [9]])) == [[7, 8, EOS], [EOS], [9, EOS]]
+    assert sentences(batches.pack_sources([[7, 8], [], [9]])) == [[7, 8, EOS], [EOS], [9, EOS]]
 
 
-@pytest.mark.parametrize("shape", [FixedShape(300, 420, 12, 1), FixedShape(96, 80, 30, 1)])
-def test_a_fixed_shape_is_reached_by_short_pairs_of_padding(shape: FixedShape) -> None:
+@pytest.mark.parametrize(
+    "shape", [batches.FixedShape(300, 420, 12, 1), batches.FixedShape(96, 80, 30, 1)]
+)
+def test_a_fixed_shape_is_reached_by_short_pairs_of_padding(shape: batches.FixedShape) -> None:
     random = np.random.default_rng(shape.src)
     filled = 0
     for _ in range(50):
@@ -170,7 +164,7 @@ def test_a_fixed_shape_is_reached_by_short_pairs_of_padding(shape: FixedShape) -
 
 
 def test_what_a_fixed_shape_has_no_room_for_does_not_fit() -> None:
-    shape = FixedShape(100, 100, 4, 1)
+    shape = batches.FixedShape(100, 100, 4, 1)
 
     def fits(*lengths: tuple[int, int]) -> bool:
         pairs = with_eos(*lengths)
@@ -193,7 +187,7 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
             [[7] * n for n in np.sort(random.integers(0, longest, count))] for _ in range(2)
         )
         rows = (TokenRows.from_lists(src, token_bytes=2), TokenRows.from_lists(tgt, token_bytes=2))
-        batch, plain = collate(*rows, in_multiples=True), batch_of(src, tgt)
+        batch, plain = batches.collate(*rows, in_multiples=True), batch_of(src, tgt)
         padding = []
         for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
             assert len(found.tokens) % 64 == 0
@@ -213,12 +207,14 @@ def test_a_fixed_shape_adds_less_than_3_percent(ranks: int) -> None:
     pairs = like_wmt(60_000)
     plan = updates(pairs, batch_tokens=25_000)
     lengths = [pairs.lengths(update) for update in plan]
-    shape = FixedShape.for_updates(lengths[:20], SplitBounds(ranks, 25_000, longest=250))
+    shape = batches.FixedShape.for_updates(
+        lengths[:20], batches.SplitBounds(ranks, 25_000, longest=250)
+    )
     real = sum(int(src.sum() + tgt.sum()) + 2 * len(src) for src, tgt in lengths[20:60])
     shares = [
         tuple(side[share] for side in update)
         for update in lengths[20:60]
-        for share in split_update(*update, world_size=ranks)
+        for share in batches.split_update(*update, world_size=ranks)
     ]
     assert shape.parts == 1
     assert np.mean([shape.fits(*share) for share in shares]) > 0.98
@@ -226,16 +222,16 @@ def test_a_fixed_shape_adds_less_than_3_percent(ranks: int) -> None:
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    batch = collate(*TextPairs([([7], [8])]).rows(np.array([0]))).to(torch.device("meta"))
+    batch = batches.collate(*TextPairs([([7], [8])]).rows(np.array([0]))).to(torch.device("meta"))
     tensors = [t for side in (batch.src, batch.tgt_in) for t in vars(side).values()]
     devices = {t.device.type for t in [*tensors, batch.targets] if isinstance(t, torch.Tensor)}
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, batches.Batch)
     assert devices == {"meta"}
 
 
 def test_validation_takes_all_pairs_once() -> None:
     pairs = TextPairs([([4 + n] * (1 + n % 5), [4 + n] * (1 + n % 7)) for n in range(40)])
-    parts = parts_by_length(*pairs.lengths(np.arange(len(pairs))), 30)
+    parts = batches.parts_by_length(*pairs.lengths(np.arange(len(pairs))), 30)
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
     for part in parts:
         assert max(lengths.sum() + len(part) for lengths in pairs.lengths(part)) <= 30

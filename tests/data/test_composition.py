@@ -146,8 +146,7 @@ def test_moses_does_not_split_letters_from_their_marks(
     assert one == other
     one, other = Vocabulary(identity.model, moses).encode([line, normalize("NFD", line)])
     assert one != other
-    src = f"{normalize('NFD', line)}\n".encode()
-    block = Block(0, 1, 1, src, b"All\n", Encoding.find("utf-8"))
+    block = Block(0, 1, 1, f"{normalize('NFD', line)}\n".encode(), b"All\n", Encoding.find("utf-8"))
     filters = Filters(cleaning=CleaningOptions(), held_out=(OverlapKeys.of([]), OverlapKeys.of([])))
     (pair,), _ = clean_sample(block, filters=filters, moses=(moses, moses), composes=True)
     assert pair == (moses.apply(line), "All")

@@ -2,12 +2,7 @@
 
 import pytest
 
-from nmt.data.languages import (
-    names_language,
-    primary_language,
-    scripts_of,
-    variant_rank,
-)
+from nmt.data import languages
 
 
 @pytest.mark.parametrize(
@@ -23,7 +18,7 @@ from nmt.data.languages import (
     ],
 )
 def test_a_code_is_reduced_to_the_shortest_code_of_its_language(codes: str, language: str) -> None:
-    assert {code: primary_language(code) for code in codes.split()} == dict.fromkeys(
+    assert {code: languages.primary_language(code) for code in codes.split()} == dict.fromkeys(
         codes.split(), language
     )
 
@@ -67,7 +62,9 @@ def test_a_code_is_reduced_to_the_shortest_code_of_its_language(codes: str, lang
 def test_variants_are_compared_by_script_and_region_with_their_likely_values(
     asked: str, rank: int | None, found: tuple[str, ...]
 ) -> None:
-    assert {code: variant_rank(code, asked) for code in found} == dict.fromkeys(found, rank)
+    assert {code: languages.variant_rank(code, asked) for code in found} == dict.fromkeys(
+        found, rank
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +101,7 @@ def test_variants_are_compared_by_script_and_region_with_their_likely_values(
     ],
 )
 def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_it: bool) -> None:
-    assert names_language(name, code) is names_it
+    assert languages.names_language(name, code) is names_it
 
 
 @pytest.mark.parametrize(
@@ -126,4 +123,4 @@ def test_a_language_has_all_scripts_of_its_text_unless_the_code_names_one(
     codes: str, scripts: str
 ) -> None:
     for code in codes.split():
-        assert " ".join(scripts_of(code)) == scripts, code
+        assert " ".join(languages.scripts_of(code)) == scripts, code

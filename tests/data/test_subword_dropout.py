@@ -20,8 +20,7 @@ def vocabulary() -> Vocabulary:
 
 def test_merges_are_those_that_bpe_makes_first(vocabulary: Vocabulary) -> None:
     pieces = vocabulary.tokens(range(len(vocabulary)))
-    the = pieces.index("\u2581the")
-    left, right = vocabulary.merges()[the]
+    left, right = vocabulary.merges()[pieces.index("\u2581the")]
     # "th" or "he" was learnt before "the", from these lines by hand: "▁t" (6), "he" (5).
     assert [pieces[left], pieces[right]] == ["\u2581t", "he"]
 

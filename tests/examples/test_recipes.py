@@ -39,8 +39,7 @@ def test_what_is_missing_or_wrong_is_named(
     example: str, words: list[str], said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "dataset.json").touch()
-    given = [word.format(tmp_path) for word in words]
-    done = make(example, f"WORK={tmp_path / 'work'}", *given)
+    done = make(example, f"WORK={tmp_path / 'work'}", *[word.format(tmp_path) for word in words])
     assert done.returncode == 2
     assert said.format(tmp_path) in done.stderr
     assert not (tmp_path / "work").exists()
@@ -125,5 +124,4 @@ def assert_only_translations_are_tagged(work: Path) -> None:
     tokens = [data.src_vocabulary.tokens(data.train.src(pair).tolist()) for pair in pairs]
     found = {(data.train.origin(n)[0], "<BT>" in of) for n, of in zip(pairs, tokens, strict=True)}
     assert found == {(0, False), (1, True)}
-    before = DataFolder.open(work / "before-data")
-    assert len(data.src_vocabulary) == len(before.src_vocabulary) + 1
+    assert len(data.src_vocabulary) == len(DataFolder.open(work / "before-data").src_vocabulary) + 1

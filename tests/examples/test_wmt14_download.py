@@ -121,8 +121,7 @@ def test_later_downloads_must_equal_the_first(site: Site, tmp_path: Path) -> Non
     assert record.read_text(encoding="utf-8") == f"{SHA256}  {NAME}\n"  # as sha256sum's
     (tmp_path / NAME).unlink()
     site.content = CONTENT[::-1]
-    said = f"{SHA256}.* {re.escape(str(record))}"
-    with pytest.raises(NMTError, match=said):
+    with pytest.raises(NMTError, match=f"{SHA256}.* {re.escape(str(record))}"):
         fetch(tmp_path, site.address)
     assert not (tmp_path / NAME).exists()
     site.content = CONTENT

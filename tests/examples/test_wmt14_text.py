@@ -106,7 +106,6 @@ def test_a_damaged_or_missing_archive_is_named(tmp_path: Path, name: str) -> Non
         damaged.append(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
     for content in damaged:
         path.write_bytes(content)
-        said = rf"{path}: .*damaged .* {name}\.sha256"
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=rf"{path}: .*damaged .* {name}\.sha256"):
             take(path)
         assert not (tmp_path / "out" / "text.lines").exists()

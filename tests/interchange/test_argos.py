@@ -75,8 +75,7 @@ def test_a_private_code_is_taken_with_its_name(nmt: Nmt, tmp_path: Path, card: M
         metadata = json.loads(package.read("translate-qnh_en-1_0/metadata.json"))
     names = {"from_code": "qnh", "from_name": "Northern Hills", "to_name": "my English"}
     assert names.items() <= metadata.items()
-    rows = nmt("export", model).stdout.splitlines()
-    assert "argos\tyes\t" in rows
+    assert "argos\tyes\t" in nmt("export", model).stdout.splitlines()
 
 
 @pytest.mark.slow  # installs argostranslate, which takes a minute
@@ -97,5 +96,4 @@ def test_argostranslate_gives_our_translations(
     client = subprocess.run([python, CLIENT, package], check=True, **options)
     ours = nmt("translate", folder, "--input", tmp_path / "in", *AS_ARGOS)
     # A last piece that is only a space stays one there.
-    theirs = [line.rstrip(" ") for line in client.stdout.splitlines()]
-    assert theirs == ours.stdout.splitlines()
+    assert [line.rstrip(" ") for line in client.stdout.splitlines()] == ours.stdout.splitlines()

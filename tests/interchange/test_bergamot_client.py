@@ -66,8 +66,7 @@ def assert_alike(modules: Path, folder: Path, least: int) -> None:
 
     Rounding to int8 changes what a model is unsure of.
     """
-    lines = [line for line, _ in pairs(200, seed=9)]
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{line}\n" for line, _ in pairs(200, seed=9))
     (folder / "text").write_text(text)
     ours = nmt("translate", folder / "run", "--input", folder / "text", *GREEDY).splitlines()
     theirs = translate(modules, folder / "model", text)
@@ -89,8 +88,7 @@ def test_node_translates_number_words_as_we_do(modules: Path, student: Path) -> 
 def test_node_translates_with_models_unlike_firefox_s(
     modules: Path, tmp_path: Path, separate_vocab: bool, values: dict[str, Value]
 ) -> None:
-    folder = learn(tmp_path, separate_vocab=separate_vocab, **values)
-    assert_alike(modules, folder, least=160)
+    assert_alike(modules, learn(tmp_path, separate_vocab=separate_vocab, **values), least=160)
 
 
 def test_tags_move_to_the_words_that_stand_for_theirs(modules: Path, student: Path) -> None:

@@ -42,12 +42,10 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     if request.param == "usual":
         usual, _ = preset_for(1_000, gpu=False)
         return train(data, folder / "run", preset=usual, **SMALL, **lengths)
-    modern = "transformer_low_resource"
-    teacher = train(data, folder / "teacher", preset=modern, **SMALL, **lengths)
+    teacher = train(data, folder / "teacher", preset="transformer_low_resource", **SMALL, **lengths)
     kept = ("batch_tokens", "sample_translations", "threads", "matmul", "precision", "device")
     values = {key: TINY[key] for key in kept} | SMALL | {"num_heads": 2, "ema_decay": 0.99}
-    settings = [f"--set={key}={one}" for key, one in values.items()]
-    words = ("--max-updates", "1000", *settings)
+    words = ("--max-updates", "1000", *[f"--set={key}={one}" for key, one in values.items()])
     done = nmt_here("distill", teacher, "--out", folder / "run", *words)
     assert done.returncode == 0, done.stderr
     return folder / "run"

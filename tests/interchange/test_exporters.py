@@ -76,8 +76,7 @@ def export(form: str, words: Export, card: ModelCard, tmp_path: Path) -> Callabl
 
 
 def test_the_formats_of_the_manual_are_those_of_the_command(nmt: Nmt) -> None:
-    done = nmt("export").succeeded()
-    listed = [row.split("\t")[0] for row in done.stdout.splitlines()[1:]]
+    listed = [row.split("\t")[0] for row in nmt("export").succeeded().stdout.splitlines()[1:]]
     _, table = MANUAL.read_text().split("\n| format |", 1)
     assert listed == re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
 

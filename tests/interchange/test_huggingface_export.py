@@ -108,8 +108,7 @@ def test_generate_searches_by_the_defaults_of_translate(
     # Its penalty length^alpha is about as steep where sentences have some 25 tokens.
     here = math.log(default.penalty(26) / default.penalty(25))
     assert abs(here - math.log(26 / 25) * generation["length_penalty"]) < 0.001
-    barred = card.tgt_vocabulary.barred_ids
-    assert generation["bad_words_ids"] == [[id_] for id_ in barred]
+    assert generation["bad_words_ids"] == [[id_] for id_ in card.tgt_vocabulary.barred_ids]
 
 
 def test_a_first_input_of_zeros_is_that_of_bos_in_transformers(

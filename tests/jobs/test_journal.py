@@ -182,8 +182,7 @@ def test_a_damaged_journal_begins_again(output: Path, line: int, old: bytes, new
 
 
 def test_another_input_or_job_begins_again(output: Path) -> None:
-    other = TEXT.replace(b"line 1", b"LINE 1")
-    for changes in ({"text": other}, {"job": JOB | {"model": "xyz"}}):
+    for changes in ({"text": TEXT.replace(b"line 1", b"LINE 1")}, {"job": JOB | {"model": "xyz"}}):
         work(output, lines=5)
         assert len(work(output, **changes) or []) == 8
         beside(output, "journal").unlink()

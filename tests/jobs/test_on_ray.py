@@ -35,8 +35,7 @@ LINES = [f"the cat sees a dog {number}" for number in range(8)]
 
 def elsewhere(config: TranslationConfig, kernel: str, tmp_path: Path) -> _OnRay:
     """What a process on another node gets, after all files here are gone."""
-    loaded = partial(_loaded, machine=_Machine(kernel=kernel))
-    sent = pickle.dumps(_OnRay(config, loaded))
+    sent = pickle.dumps(_OnRay(config, partial(_loaded, machine=_Machine(kernel=kernel))))
     for path in tmp_path.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     found = pickle.loads(sent)

@@ -58,8 +58,7 @@ def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
         return really_translate(self, lines, *args, **kw)
 
     monkeypatch.setattr(Translator, "translate", die_sometimes)
-    found = translate(model_file)
-    assert [one.text for one in found] == [one.text for one in undisturbed]
+    assert [one.text for one in translate(model_file)] == [one.text for one in undisturbed]
     assert batches.read_text().split() == ["4096", "2048", "1024"][: deaths + 1]
     assert stderr().count("warning: ") == deaths
 
@@ -90,8 +89,7 @@ def test_each_worker_has_its_gpu_also_after_one_has_died_as_it_took_it(
     monkeypatch.setattr("nmt.jobs.parallel._load_same", load_on_cpu)
     monkeypatch.setattr("nmt.jobs.parallel.Workers", partial(Workers, method="fork"))
     with Translators.start(config, JobOptions()) as translators:
-        pools = [[Line(line) for line in LINES]]
-        ((*found,),) = translators.translate(pools, lambda _: None)
+        ((*found,),) = translators.translate([[Line(line) for line in LINES]], lambda _: None)
     assert len(found) == len(LINES)
     assert sorted(gpus.read_text().split()) == ["cuda:0", "cuda:1"]
 

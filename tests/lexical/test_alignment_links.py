@@ -21,8 +21,7 @@ Probs = dict[tuple[int, int], float]
 def linked(linker: TokenLinker, pairs: list[Pair]) -> list[list[int]]:
     """The position of each target token's source, pair by pair."""
     src, tgt = (TokenRows.from_lists(side, token_bytes=2) for side in zip(*pairs, strict=True))
-    parts = np.split(linker(src, tgt), np.cumsum(tgt.lengths)[:-1])
-    return [part.tolist() for part in parts]
+    return [part.tolist() for part in np.split(linker(src, tgt), np.cumsum(tgt.lengths)[:-1])]
 
 
 def linker_of(forward: Probs, backward: Probs) -> TokenLinker:

@@ -29,8 +29,7 @@ def terms(*sources: str) -> WordList:
     ],
 )
 def test_terms_are_found_as_whole_words(line: str, known: list[str], found: list[str]) -> None:
-    places = terms(*known).find(line)
-    assert [line[one.start : one.end] for one in places] == found
+    assert [line[one.start : one.end] for one in terms(*known).find(line)] == found
 
 
 def test_no_term_is_found_inside_what_stays_as_it_is() -> None:

@@ -183,8 +183,7 @@ SEGMENTED = f"<source>one. two. 3</source><seg-source>{segments('one.', 'two.', 
 def test_segments_of_xliff_1_are_translated_by_themselves(
     target: str, expected: str | None, kept: int
 ) -> None:
-    content = unit_of(f"{SEGMENTED}<target>{target}</target>")
-    document = read_document("a.xlf", content)
+    document = read_document("a.xlf", unit_of(f"{SEGMENTED}<target>{target}</target>"))
     expected = target if expected is None else expected
     texts = [f"[{number}]" for number in range(len(document.units))]
     written = document.write(texts).content.decode()
@@ -251,8 +250,7 @@ def test_segments_that_trados_has_locked_or_confirmed_stay() -> None:
 
 
 def test_xliff_2_has_segments_and_may_have_a_prefix() -> None:
-    document = read_document("a.xlf", XLIFF_2)
-    written = document.write(("[0]", "[1]")).content.decode()
+    written = read_document("a.xlf", XLIFF_2).write(("[0]", "[1]")).content.decode()
     assert written == XLIFF_2.replace(
         "girl</x:pc></x:source>", "girl</x:pc></x:source><x:target>[0]</x:target>"
     ).replace("<x:target></x:target>", "<x:target>[1]</x:target>")

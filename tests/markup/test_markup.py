@@ -390,8 +390,7 @@ def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
     links, weaker = [(0, 1, 0, 1), (0, 1, 2, 3)], [(2, 3, 2, 3)]
     assert restore(parse("a <b>b</b>", "xml"), "A B", links, weaker) == "A <b>B</b>"
     assert restore(parse("a <x/>b", "xml"), "B A", links, [(2, 3, 0, 1)]) == "<x/>B A"
-    neighbours = parse("<i>a</i> <b>b</b>", "xml")
-    assert restore(neighbours, "A B", links, weaker) == "<i>A B</i><b></b>"
+    assert restore(parse("<i>a</i> <b>b</b>", "xml"), "A B", links, weaker) == "<i>A B</i><b></b>"
     # A piece does not replace a word that is the only translation of another.
     piece = parse("a {x} b", "xml")
     links = [(0, 1, 0, 1), (2, 5, 2, 3)]
@@ -401,8 +400,7 @@ def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
     assert (
         restore(parse("a 7 b", "xml"), "A B", [(0, 1, 0, 1), (2, 3, 2, 3)], [(4, 5, 2, 3)]) == "A 7"
     )
-    code = parse("a <code>b</code>", "xml")
-    assert restore(code, "A B", links, weaker) == "A B <code>b</code>"
+    assert restore(parse("a <code>b</code>", "xml"), "A B", links, weaker) == "A B <code>b</code>"
 
 
 @pytest.mark.parametrize(
@@ -418,8 +416,7 @@ def test_what_nothing_comes_from_takes_what_is_weakly_linked_to_it() -> None:
 def test_xml_has_codes_sections_and_entities_of_its_own(line: str, text: str) -> None:
     marked = parse(line, "xml")
     assert marked.text == text
-    again = parse(restore(marked, text, []), "xml")
-    assert again.text.strip() == text.strip()
+    assert parse(restore(marked, text, []), "xml").text.strip() == text.strip()
 
 
 def test_the_end_of_a_native_code_never_comes_before_its_beginning() -> None:

@@ -101,8 +101,7 @@ def test_only_speech_is_translated(name: str, content: str, lines: list[str], ne
 def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
     document = read(cues("A man sits", "on a", "red chair.", "He sings."))
     written = document.write([f"Da sitzt er{CUT} auf {CUT}dem roten Stuhl.", "Er singt."])
-    expected = cues("Da sitzt er", "auf", "dem roten Stuhl.", "Er singt.")
-    assert written.content.decode() == expected
+    assert written.content.decode() == cues("Da sitzt er", "auf", "dem roten Stuhl.", "Er singt.")
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ def test_each_side_has_the_lines_of_sacrebleu(tmp_path: Path) -> None:
     oracle = WMTXMLDataset._unwrap_wmt21_or_later(str(path))  # type: ignore[no-untyped-call]
     sides = {"src": ("", "source"), "ref:A": (":A", "reference"), "ref:B": (":B", "reference")}
     for key, (whose, use) in sides.items():
-        expected = [" ".join(line.split()) for line in oracle[key]]
-        assert read(f"{path}{whose}", use).lines == expected
+        assert read(f"{path}{whose}", use).lines == [" ".join(line.split()) for line in oracle[key]]
     text = read(f"{path}:A", "reference")
     assert text.lines == ["Eins.", "Zwei & zwei.", "", "Ja."]
     assert text.segments == ("bbc.1:1", "bbc.1:2", "bbc.1:10", "bbc.2:1")

@@ -63,13 +63,11 @@ def test_step_by_step_is_teacher_forced(kind: str, tie_embeddings: str, width: i
         state.select(rows, torch.arange(len(SOURCES)))
         for position in range(length):
             tokens = torch.tensor([ids[position] for ids in targets])
-            logits = model.project(model.step([state], tokens))
-            assert_equal(logits, forced[:, position + 1])
+            assert_equal(model.project(model.step([state], tokens)), forced[:, position + 1])
 
 
 def test_states_that_began_at_different_times_step_together(model: TranslationModel) -> None:
-    random = np.random.default_rng(3)
-    targets = random.integers(4, TGT_VOCAB, (len(SOURCES), 9)).tolist()
+    targets = np.random.default_rng(3).integers(4, TGT_VOCAB, (len(SOURCES), 9)).tolist()
     forced = torch.stack(forced_logits(model, SOURCES, targets))  # (B, 10, V)
     inputs = [[BOS, *ids] for ids in targets]
     with torch.inference_mode():
@@ -85,8 +83,7 @@ def test_states_that_began_at_different_times_step_together(model: TranslationMo
 
 
 def test_select_reorders_hypotheses_and_drops_sentences(model: TranslationModel) -> None:
-    random = np.random.default_rng(2)
-    steps = random.integers(4, TGT_VOCAB, (12, len(SOURCES) * 2)).tolist()
+    steps = np.random.default_rng(2).integers(4, TGT_VOCAB, (12, len(SOURCES) * 2)).tolist()
     sentences = [0, 1, 2]
     prefixes: list[list[int]] = [[] for _ in SOURCES]
     # After these steps: which rows go on, as (row among the active ones, ...), and which sentences.

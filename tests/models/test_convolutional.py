@@ -8,19 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 from pairs import batch_of
-from tiny_models import (
-    BOS,
-    CONVOLUTIONAL,
-    EOS,
-    SOURCES,
-    TARGETS,
-    TGT_VOCAB,
-    assert_equal,
-    begin,
-    forced_logits,
-)
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -50,22 +40,21 @@ def by_formulas(
         weight = layer.weight.view(-1, k, x.shape[1]).transpose(1, 2)  # torch's order: (2H, H, k)
         return F.glu(F.conv1d(F.pad(x.t(), zeros), weight, layer.bias), dim=0).t()
 
-    e = embed(model.src_embedding, [*source, EOS])
+    e = embed(model.src_embedding, [*source, tiny_models.EOS])
     x = model.encoder_input(e)
     for layer in model.encoder:
         assert isinstance(layer, ConvolutionalEncoderLayer)
         x = (convolved(x, layer.convolution, (k // 2, k // 2)) + x) * half
     z = model.encoder_output(x)
 
-    g = embed(model.tgt_embedding, [BOS, *target])
+    g = embed(model.tgt_embedding, [tiny_models.BOS, *target])
     x = model.decoder_input(g)
     weights = []
     for layer in model.decoder:
         assert isinstance(layer, ConvolutionalDecoderLayer)
         h = convolved(x, layer.convolution, (k - 1, 0))
         a = ((layer.attention.query(h) + g) @ z.t()).softmax(dim=1)
-        attended = a @ (z + e) * len(e) * math.sqrt(1 / len(e))
-        h = (h + layer.attention.output(attended)) * half
+        h = (h + layer.attention.output(a @ (z + e) * len(e) * math.sqrt(1 / len(e)))) * half
         x = (h + x) * half
         weights.append(a)
     return model.decoder_output(x) @ model.output_projection.t(), torch.stack(weights)
@@ -78,18 +67,20 @@ def test_logits_and_weights_are_those_of_the_formulas(
     tie_embeddings: str, kernel_width: int
 ) -> None:
     torch.manual_seed(1)
-    config = replace(CONVOLUTIONAL, tie_embeddings=tie_embeddings, kernel_width=kernel_width)
-    model = ConvolutionalModel(config, TGT_VOCAB, TGT_VOCAB).double().eval()
+    config = replace(
+        tiny_models.CONVOLUTIONAL, tie_embeddings=tie_embeddings, kernel_width=kernel_width
+    )
+    model = ConvolutionalModel(config, tiny_models.TGT_VOCAB, tiny_models.TGT_VOCAB).double().eval()
     for name, parameter in model.named_parameters():
         if "bias" in name:
             nn.init.normal_(parameter, std=0.3)
     longer = [5 + number % 10 for number in range(config.max_positions + 10)]
-    sources, targets = [*SOURCES, longer], [*TARGETS, longer]
+    sources, targets = [*tiny_models.SOURCES, longer], [*tiny_models.TARGETS, longer]
     weights = model.attention_weights(batch_of(sources, targets)).cross  # (layers, B, 1, T, S)
-    for index, logits in enumerate(forced_logits(model, sources, targets)):
+    for index, logits in enumerate(tiny_models.forced_logits(model, sources, targets)):
         expected, looks = by_formulas(model, sources[index], targets[index])
-        assert_equal(logits, expected)
-        assert_equal(weights[:, index, 0, : looks.shape[1], : looks.shape[2]], looks)
+        tiny_models.assert_equal(logits, expected)
+        tiny_models.assert_equal(weights[:, index, 0, : looks.shape[1], : looks.shape[2]], looks)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -97,13 +88,12 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings(dropout: float) -> N
     # Sections 3.4 and 3.5: before dropout, if there is any.
     torch.manual_seed(1)
     config = replace(
-        CONVOLUTIONAL, d_model=256, d_hidden=256, dropout=dropout, num_encoder_layers=15
+        tiny_models.CONVOLUTIONAL, d_model=256, d_hidden=256, dropout=dropout, num_encoder_layers=15
     )
     model = build_model("conv_seq2seq", config, 500, 500)
-    random = np.random.default_rng(1)
-    sources = random.integers(4, 500, (8, 15)).tolist()
+    sources = np.random.default_rng(1).integers(4, 500, (8, 15)).tolist()
     with torch.no_grad():
-        state = begin(model, sources)
+        state = tiny_models.begin(model, sources)
         assert isinstance(state, ConvolutionalState)
         z = state.source.keys_values[0]
         states = model(batch_of(sources, sources))
@@ -113,6 +103,6 @@ def test_a_fresh_model_keeps_the_variance_of_its_embeddings(dropout: float) -> N
 
 
 def test_a_model_with_an_even_kernel_is_refused() -> None:
-    assert not replace(CONVOLUTIONAL, kernel_width=5).problems()
-    (problem,) = replace(CONVOLUTIONAL, kernel_width=4).problems()
+    assert not replace(tiny_models.CONVOLUTIONAL, kernel_width=5).problems()
+    (problem,) = replace(tiny_models.CONVOLUTIONAL, kernel_width=4).problems()
     assert problem.startswith("kernel_width 4 ")

@@ -38,8 +38,7 @@ def test_rate_mean_and_variance_are_those_of_dropout(p: float) -> None:
     seed_dropout(1)
     x = dropout(torch.ones(N, dtype=torch.float64), p, True)
     # An element is 1 / (1 - p) with probability 1 - p, else 0: mean 1, variance p / (1 - p).
-    rate_error = math.sqrt(p * (1 - p) / N)
-    assert float((x == 0).double().mean()) == pytest.approx(p, abs=4 * rate_error)
+    assert float((x == 0).double().mean()) == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / N))
     assert float(x.mean()) == pytest.approx(1.0, abs=4 * math.sqrt(p / (1 - p) / N))
     assert float(x.var()) == pytest.approx(p / (1 - p), rel=0.02)
     kept = x[x != 0]

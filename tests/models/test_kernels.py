@@ -105,8 +105,7 @@ def test_kernels_are_measured_once_on_the_largest_shapes(monkeypatch: pytest.Mon
 def test_a_precision_that_is_not_faster_is_used_with_one_warning(
     model_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = dict.fromkeys(KERNELS["bf16"], 1.0)
-    pretend(monkeypatch, times)
+    pretend(monkeypatch, dict.fromkeys(KERNELS["bf16"], 1.0))
     loading._warn_of_slowness.cache_clear()  # another test's warning was another process's
     for _ in range(2):
         assert Translator.load(model_file, precision="bf16").engine.kernel == next(
@@ -153,7 +152,6 @@ def test_no_instruction_set_multiplies_by_reference_code(
         environment |= {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}
         if flag not in cpu_flags():
             pytest.skip(f"needs a CPU of {level}")
-    done = run_python("-W", "ignore", "-c", WORK, env=environment)
-    _, work = done.stdout.split("WORK\n")
+    _, work = run_python("-W", "ignore", "-c", WORK, env=environment).stdout.split("WORK\n")
     made_by = [line.split(",")[6] for line in work.splitlines() if ",exec," in line]
     assert not [name for name in made_by if name.startswith("ref")], work

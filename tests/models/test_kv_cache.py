@@ -20,8 +20,7 @@ def test_only_positions_that_differ_are_copied() -> None:
         cache.advance()
         moves = cache.select(np.array(rows))
         cache.move(torch.from_numpy(moves))
-        found = moves.T.tolist()
-        return sorted([source % 3, target % 3, target // 3] for source, target in found)
+        return sorted([source % 3, target % 3, target // 3] for source, target in moves.T.tolist())
 
     cache = KeyValueCache(1)
     assert step(cache, [0, 0, 0]) == [[0, 1, 0], [0, 2, 0]]  # all continue the first

@@ -82,8 +82,7 @@ def test_a_compiler_takes_a_linear_layer_whole(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(1)
-    shapes = (7, 5), (4, 5), (4,)
-    values = [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
+    values = [torch.randn(shape, generator=random).to(dtype) for shape in ((7, 5), (4, 5), (4,))]
 
     expected = gradients(*values, layer=lambda *leaves: F.linear(*leaves).relu())
     assert 0 < int((expected[0] == 0).sum()) < expected[0].numel()
@@ -92,8 +91,7 @@ def test_a_rectified_layer_in_one_operator_is_exactly_the_two(dtype: torch.dtype
         rectified: Tensor = linear_module._LinearReLU.apply(*leaves)  # type: ignore[no-untyped-call]
         return rectified
 
-    compiled = torch.compile(in_one, fullgraph=True, backend="aot_eager")
-    for layer in (linear_relu, in_one, compiled):
+    for layer in (linear_relu, in_one, torch.compile(in_one, fullgraph=True, backend="aot_eager")):
         for one, other in zip(gradients(*values, layer=layer), expected, strict=True):
             assert torch.equal(one, other)
 

@@ -44,8 +44,7 @@ def test_packed_products_are_those_of_torch(
     x, weight, bias = matrices(shape)
     expected = F.linear(x, weight, bias if with_bias else None)
     found = product(precision, kernel, x, weight, bias if with_bias else None)
-    tolerance = {"fp32": 1e-4, "bf16": 2.5}[precision]
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+    torch.testing.assert_close(found, expected, atol={"fp32": 1e-4, "bf16": 2.5}[precision], rtol=0)
 
 
 def next_logits(model: TranslationModel) -> Tensor:
@@ -76,6 +75,5 @@ def test_every_architecture_can_be_packed(kind: str, precision: str, tolerance: 
     logits, weights = next_logits(model), model.attention_weights(batch)
     pack(model, precision)
     torch.testing.assert_close(next_logits(model), logits, atol=tolerance, rtol=0.05)
-    packed = model.attention_weights(batch)
-    for found, expected in zip(packed, weights, strict=True):
+    for found, expected in zip(model.attention_weights(batch), weights, strict=True):
         torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)

@@ -7,20 +7,14 @@ from reference import rotated as rotated_by_loops
 from reference import sinusoidal_positions as positions_by_formula
 from reference import sinusoids_by_halves as halves_by_formula
 
-from nmt.models.positions import (
-    PositionTable,
-    rotated,
-    rotations,
-    sinusoidal_positions,
-    sinusoids_by_halves,
-)
+from nmt.models import positions
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 2), (50, 16), (1_000, 64), (7, 512)])
 def test_positions_are_the_formulas_of_the_paper_and_of_marian(length: int, d_model: int) -> None:
     for table, formula in (
-        (sinusoidal_positions, positions_by_formula),
-        (sinusoids_by_halves, halves_by_formula),
+        (positions.sinusoidal_positions, positions_by_formula),
+        (positions.sinusoids_by_halves, halves_by_formula),
     ):
         found = table(length, d_model)
         assert found.dtype == torch.float32
@@ -28,7 +22,7 @@ def test_positions_are_the_formulas_of_the_paper_and_of_marian(length: int, d_mo
 
 
 def test_a_table_grows_and_takes_positions_in_any_order() -> None:
-    table = PositionTable(sinusoidal_positions, 8)
+    table = positions.PositionTable(positions.sinusoidal_positions, 8)
     for start in (0, 254, 1_000, 5):
         places = np.array([[start + 2, start], [start, start + 1]])
         found = table(torch.from_numpy(places), start + 3)
@@ -37,11 +31,11 @@ def test_a_table_grows_and_takes_positions_in_any_order() -> None:
 
 
 def test_training_can_use_rotations_made_in_inference_mode() -> None:
-    table, places = PositionTable(rotations, 8), torch.arange(3)
+    table, places = positions.PositionTable(positions.rotations, 8), torch.arange(3)
     with torch.inference_mode():
         table(places, 3)
     x = torch.ones(3, 1, 1, 8, requires_grad=True)
-    torch.autograd.backward(rotated(x, table(places, 3)).sum())
+    torch.autograd.backward(positions.rotated(x, table(places, 3)).sum())
     assert x.grad is not None
 
 
@@ -51,7 +45,7 @@ def test_training_can_use_rotations_made_in_inference_mode() -> None:
 def test_rotary_positions_are_the_loop_reference(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(2)
     x, places = torch.randn(7, 2, 3, 6).to(dtype), torch.tensor([0, 1, 2, 0, 1, 299, 9])
-    found = rotated(x, PositionTable(rotations, 6)(places, 300))
+    found = positions.rotated(x, positions.PositionTable(positions.rotations, 6)(places, 300))
     assert found.dtype == dtype
     for index in np.ndindex(7, 2, 3):
         expected = rotated_by_loops(x[index].double().numpy(), int(places[index[0]]))
@@ -60,10 +54,10 @@ def test_rotary_positions_are_the_loop_reference(dtype: torch.dtype, tolerance: 
 
 def test_compiled_rotations_do_without_complex_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(3)
-    x, rotation = torch.randn(5, 2, 3, 6), rotations(5, 6)
-    expected = rotated(x, rotation)
+    x, rotation = torch.randn(5, 2, 3, 6), positions.rotations(5, 6)
+    expected = positions.rotated(x, rotation)
     with monkeypatch.context() as patch:
         patch.setattr(torch.compiler, "is_compiling", lambda: True)
         patch.delattr(torch, "view_as_complex")
-        found = rotated(x, rotation)
+        found = positions.rotated(x, rotation)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)

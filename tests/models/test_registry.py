@@ -13,13 +13,7 @@ from nmt.config.model_config import MODEL_CONFIGS, ConvolutionalConfig
 from nmt.config.presets import PRESETS, preset_values
 from nmt.config.recipes import Recipe, resolve_recipe
 from nmt.config.training_config import TrainingConfig
-from nmt.models.registry import (
-    ARCHITECTURES,
-    build_model,
-    count_parameters,
-    parameters_by_names,
-    shapes_only,
-)
+from nmt.models import registry
 
 VOCAB = 37_000  # the paper's joint vocabulary of English and German
 
@@ -124,7 +118,7 @@ def class_defaults(preset: str) -> dict[str, Value]:
 
 def parameters(preset: str) -> int:
     recipe = recipe_of(preset)
-    return count_parameters(recipe.architecture, recipe.model, VOCAB, VOCAB)
+    return registry.count_parameters(recipe.architecture, recipe.model, VOCAB, VOCAB)
 
 
 def test_the_class_defaults_are_those_of_the_papers() -> None:
@@ -202,7 +196,7 @@ def test_presets_have_as_many_parameters_as_by_hand(
 ) -> None:
     recipe = recipe_of(preset)
     with torch.device("meta"):
-        model = build_model(recipe.architecture, recipe.model, VOCAB, VOCAB)
+        model = registry.build_model(recipe.architecture, recipe.model, VOCAB, VOCAB)
     assert sum(p.numel() for p in model.parameters() if p.dim() > 1) == matrices
     assert parameters(preset) == matrices + vectors
 
@@ -211,26 +205,28 @@ def test_presets_have_as_many_parameters_as_by_hand(
 
 
 @pytest.mark.parametrize(("tie_embeddings", "shared"), [("all", 3), ("decoder", 2), ("none", 1)])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", registry.ARCHITECTURES)
 def test_tied_embeddings_are_one_parameter(
     architecture: str, tie_embeddings: str, shared: int
 ) -> None:
     model = tiny(architecture, tie_embeddings)
-    (names,) = (names for names, p in parameters_by_names(model) if p is model.output_projection)
+    (names,) = (
+        names for names, p in registry.parameters_by_names(model) if p is model.output_projection
+    )
     sides = ["output_projection", "tgt_embedding", "src_embedding"]
     assert [name.partition(".")[0] for name in names] == sides[:shared]
     assert model.output_projection.shape == (TGT_VOCAB, TINY[architecture].d_model)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", registry.ARCHITECTURES)
 def test_models_without_values_have_the_same_shapes_and_draw_nothing(architecture: str) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    with shapes_only():
-        empty = build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
+    with registry.shapes_only():
+        empty = registry.build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(parameter.is_meta for parameter in empty.parameters())
-    model = build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
+    model = registry.build_model(architecture, TINY[architecture], TGT_VOCAB, TGT_VOCAB)
     assert {name: (p.shape, p.dtype) for name, p in empty.named_parameters()} == {
         name: (p.shape, p.dtype) for name, p in model.named_parameters()
     }

@@ -54,6 +54,5 @@ def test_large_batches_of_sentences_use_the_kernel(
     packed = replace(batch_of([[5] * (tokens - 1)], [[6]]).src.to(meta), longest=longest)
     sentences = Sentences.of(packed, 66, as_packed=True)
     qkv = torch.empty(tokens, 3, 66, width, device=meta)
-    attended = attend_packed([qkv], sentences, sentences, causal=True)
-    assert attended.shape == (tokens, 66, width)
+    assert attend_packed([qkv], sentences, sentences, causal=True).shape == (tokens, 66, width)
     assert asked == ([0] if uses else [])

@@ -121,8 +121,7 @@ class ByFormulas:
         heads = self.config.num_heads
         keys, values = (heads * width for width in self.config.head_widths)
         if memory is None:
-            projected = self.project(f"{name}.qkv", x)
-            parts = torch.split(projected, [keys, keys, values], dim=1)
+            parts = torch.split(self.project(f"{name}.qkv", x), [keys, keys, values], dim=1)
         else:
             key_value = self.project(f"{name}.key_value", memory)
             query = self.project(f"{name}.query", x)
@@ -131,8 +130,7 @@ class ByFormulas:
         q, k, v = (part.reshape(len(part), heads, -1).transpose(0, 1).numpy() for part in parts)
         mask, relative = np.ones((len(x), k.shape[1]), dtype=bool), []
         if memory is None:
-            apart = np.arange(len(x)) - np.arange(len(x))[:, None]
-            mask &= apart <= (0 if is_causal else len(x))
+            mask &= np.arange(len(x)) - np.arange(len(x))[:, None] <= (0 if is_causal else len(x))
             if self.config.positions == "rotary":
                 for head in (*q, *k):
                     head[:] = [rotated(vector, place) for place, vector in enumerate(head)]
@@ -177,8 +175,7 @@ def test_an_encoder_may_read_no_eos() -> None:
     model.config = replace(model.config, source_end=False)
     sources = [source or [EOS + 1] for source in SOURCES]
     for index, logits in enumerate(forced_logits(model, sources, TARGETS)):
-        expected = ByFormulas(model).logits(sources[index], TARGETS[index])
-        assert_equal(logits, expected, 1e-12)
+        assert_equal(logits, ByFormulas(model).logits(sources[index], TARGETS[index]), 1e-12)
 
 
 # ------------------------------------------------------------------------------- fresh weights
@@ -210,7 +207,5 @@ def test_weights_start_at_their_usual_sizes(kind: str) -> None:
 def test_a_fresh_model_has_logits_of_a_variance_near_one(kind: str) -> None:
     # So the loss starts near log V.
     torch.manual_seed(1)
-    config = replace(KINDS[kind], d_model=64, d_ff=256)
-    model = build_model("transformer", config, 500, 500).eval()
-    logits = model.project(model(batch_of(SOURCES, TARGETS)))
-    assert 0.5 < float(logits.std()) < 2.0
+    model = build_model("transformer", replace(KINDS[kind], d_model=64, d_ff=256), 500, 500).eval()
+    assert 0.5 < float(model.project(model(batch_of(SOURCES, TARGETS))).std()) < 2.0

@@ -33,8 +33,7 @@ def test_letters_of_other_scripts_are_foreign(language: str) -> None:
         script = unicodedata.name(character, "").split(" ")[0]
         is_letter = unicodedata.category(character) in ("Ll", "Lu", "Lo")
         if is_letter and script in (*SCRIPTS.values(), "HANGUL"):
-            is_foreign = bool(table[ord(character)] & FOREIGN)
-            assert is_foreign == (script != SCRIPTS[language]), character
+            assert bool(table[ord(character)] & FOREIGN) == (script != SCRIPTS[language]), character
 
 
 @pytest.mark.parametrize(

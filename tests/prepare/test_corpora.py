@@ -82,8 +82,7 @@ def test_what_is_odd_about_the_encoding_is_warned_of(
 def test_many_bad_lines_are_another_encoding(tmp_path: Path, valid: str) -> None:
     lines = [b"eins", *[b"K\xe4se"] * 11, *[b"Haus"] * 88]
     train = write(tmp_path, "train", b"x\n" * 100, b"\n".join(lines))
-    message = r"train\.de line 2 .*11 of 100 .*--enc"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=r"train\.de line 2 .*11 of 100 .*--enc"):
         survey(train, valid)
     assert survey(train, valid, encoding="windows-1252").train[0].lines == 100
 

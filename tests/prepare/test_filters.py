@@ -33,8 +33,7 @@ LONG, SHORT, WIDE, NARROW = "a b" * 15, "a b" * 14 + "c", "你" * 10 + "。", "�
 def filters(**values: object) -> Filters:
     cleaning = CleaningOptions(max_length=4, **values)  # type: ignore[arg-type]
     src = OverlapKeys.of([HELD_OUT, "Short one.", LONG, SHORT, WIDE, NARROW])
-    held_out = (src, OverlapKeys.of([HELD_OUT_TGT, "Kurz."]))
-    return Filters(cleaning=cleaning, held_out=held_out)
+    return Filters(cleaning=cleaning, held_out=(src, OverlapKeys.of([HELD_OUT_TGT, "Kurz."])))
 
 
 def names(verdicts: Verdicts) -> list[str | None]:
@@ -49,8 +48,7 @@ def judge(
     one, two = langs.split()
     sides = b"good\n" + raw[0] + b"\nfine\n", b"gut\n" + raw[1] + b"\nrecht\n"
     block = Block(0, 5, 3, *sides, UTF8, langs=(one, two))
-    verdicts = (by or filters()).judge_text(Pairs.decode(block))
-    first, verdict, last = names(verdicts)
+    first, verdict, last = names((by or filters()).judge_text(Pairs.decode(block)))
     assert langs != "en de" or (first, last) == (None, None)
     return verdict
 
@@ -214,7 +212,6 @@ def test_the_options_of_cleaning_are_checked_together() -> None:
 
 
 def test_each_rule_has_its_function_in_the_order_of_the_rules() -> None:
-    functions = [rule for rule in RULES if rule in TEXT_FILTERS]
-    assert functions == list(TEXT_FILTERS)
+    assert [rule for rule in RULES if rule in TEXT_FILTERS] == list(TEXT_FILTERS)
     by_order = {"duplicate", "near_duplicate"}  # found when the blocks are back in their order
     assert RULES.keys() == {*TEXT_FILTERS, *TOKEN_FILTERS} | by_order

@@ -167,8 +167,7 @@ def test_valid_and_test_stay_as_they_are_with_a_warning(
 
 
 def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
-    folder = fixed.prepare()
-    encoding, entities = folder.info.settings["fix"]
+    encoding, entities = fixed.prepare().info.settings["fix"]
     assert encoding.startswith("encoding by ftfy ")
     assert entities == "entities"
     fixed.but(fix=("entities", "encoding")).prepare()  # the same

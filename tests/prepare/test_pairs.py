@@ -37,8 +37,7 @@ def prepare(tmp_path: Path) -> Prepare:
             "src_lang": "",
             "tgt_lang": "",
         }
-        out = values.pop("out", tmp_path / "data")
-        return Job.of(out, **options | values).prepare()
+        return Job.of(values.pop("out", tmp_path / "data"), **options | values).prepare()
 
     return prepare
 
@@ -175,8 +174,7 @@ def test_a_given_vocabulary_gets_the_tokens_that_it_lacks(prepare: Prepare, tmp_
     german = (f"en-de={tmp_path}/text", f"de-en={tmp_path}/text")
     valid = (f"en-de={tmp_path}/held",)
     two = prepare(pair=german, valid=valid)
-    vocab = (two.path / "vocab.model",)
-    options: dict[str, Any] = {"vocab": vocab, "vocab_size": None}
+    options: dict[str, Any] = {"vocab": (two.path / "vocab.model",), "vocab_size": None}
     same = prepare(out=tmp_path / "same", pair=german, valid=valid, **options)
     assert same.src_vocabulary.model == two.src_vocabulary.model
     more = prepare(out=tmp_path / "more", **options)

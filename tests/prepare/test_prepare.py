@@ -180,8 +180,7 @@ def test_valid_can_be_drawn_from_the_training_text(
     assert (folder.info.settings["valid_lines"], folder.info.valid.corpora[0].lines) == (12, 12)
 
     monkeypatch.setattr(workers, "Workers", partial(workers.Workers, method="fork"))
-    many = job.but(out=tmp_path / "many", workers=2).prepare()
-    assert content(many.path) == content(job.out)
+    assert content(job.but(out=tmp_path / "many", workers=2).prepare().path) == content(job.out)
     other = job.but(out=tmp_path / "other", seed=2).prepare()
     assert other.valid_texts[0].lines() != folder.valid_texts[0].lines()
     given = job.but(valid=f"{tmp_path}/valid", valid_lines=0)
@@ -271,8 +270,7 @@ def test_a_tag_that_a_given_vocabulary_does_not_know_is_added(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = learnt(tmp_path / "spm.model", 275)
-    tag = f"{job.options.train[0]}=<BT>"
-    tagged = job.but(vocab=(model,), tag=(tag,))
+    tagged = job.but(vocab=(model,), tag=(f"{job.options.train[0]}=<BT>",))
     folder = tagged.prepare()
     assert "<BT>: new" in capsys.readouterr().err
     assert pairs_in(folder)[0][0] == "<BT> the red house 0"
@@ -291,8 +289,7 @@ def test_weights_reach_the_stream_and_tags_the_text(job: Job, tmp_path: Path) ->
     assert "<BT>" in folder.src_vocabulary.tokens(folder.train.src(0).tolist())
     assert folder.valid_texts[0].src.read_text().startswith("<2de> the red house 0\n")
     assert [(c.weight, c.tag) for c in folder.info.train.corpora] == [(2.5, "<BT>"), (1.0, "")]
-    changed = r"weight of .*more .*2\.5 .*1; .*tag of .*more .*<BT> "
-    with pytest.raises(UsageError, match=changed):
+    with pytest.raises(UsageError, match=r"weight of .*more .*2\.5 .*1; .*tag of .*more .*<BT> "):
         job.but(tag=tags[1:]).prepare()
 
 
@@ -325,12 +322,10 @@ def test_moses_rules_are_recorded_in_the_folder(job: Job, tmp_path: Path) -> Non
     folder = job.but(**steps, vocab_size=340).prepare()
     assert folder.joint
     # Nothing but the tokeniser takes the comma off its word in every line.
-    tokens = folder.src_vocabulary.tokens(folder.train.src(3).tolist())
-    assert "".join(tokens).count("\u2581,") == 1
+    assert "".join(folder.src_vocabulary.tokens(folder.train.src(3).tolist())).count("\u2581,") == 1
     assert pairs_in(folder) == [(src.lower(), tgt.lower()) for src, tgt in lines]
     again = DataFolder.open(job.out)
-    rules = Moses("de", normalize=False, tokenize=True, lowercase=True)
-    assert again.tgt_vocabulary.moses == rules
+    assert again.tgt_vocabulary.moses == Moses("de", normalize=False, tokenize=True, lowercase=True)
     assert again.valid_texts[0].src.read_text() == "".join(f"{src}\n" for src, _ in pairs(3))
 
 
@@ -410,8 +405,7 @@ def test_a_folder_may_have_more_shards_than_a_process_may_have_open_files(
 ) -> None:
     monkeypatch.setattr(line_blocks, "BLOCK_LINES", 2)
     with room_for_files(20):
-        folder = job.but(shard_pairs=1).prepare()
-        assert len(folder.info.train.shards) == 30
+        assert len(job.but(shard_pairs=1).prepare().info.train.shards) == 30
         assert pairs_in(DataFolder.open(job.out, verify=True)) == pairs(60)
 
 

@@ -82,8 +82,7 @@ def test_words_that_translate_each_other_are_annotated_with_the_lemma(job: Job) 
 
 def test_without_annotations_lines_are_those_of_a_folder_without(job: Job, tmp_path: Path) -> None:
     with_terms = job.prepare()
-    vocab = (job.out / "vocab.model",)
-    plain = job.but(out=tmp_path / "plain", terms=None, vocab=vocab).prepare()
+    plain = job.but(out=tmp_path / "plain", terms=None, vocab=(job.out / "vocab.model",)).prepare()
     assert not plain.info.reads_annotations
     assert plain.info.train.annotations == 0
     markers = with_terms.src_vocabulary.control_ids(ANNOTATION)
@@ -140,8 +139,7 @@ def test_terms_of_a_file_are_annotated_if_the_target_has_them(
     job: Job, tmp_path: Path, terms: str, expected: set[tuple[str, str]]
 ) -> None:
     folder = job.but(terms=terms_file(tmp_path, terms)).prepare()
-    found = [noted(line) for line in sources(folder)]
-    assert {pair for line in found for pair in line} == expected
+    assert {pair for line in sources(folder) for pair in noted(line)} == expected
     assert folder.info.settings["annotations"].startswith("terms.tsv ")
 
 

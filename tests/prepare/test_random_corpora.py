@@ -167,8 +167,7 @@ def check_counts(folder: DataFolder, corpora: list[Corpus]) -> None:
 
 def check_kept(folder: DataFolder, job: Job, corpora: list[Corpus]) -> None:
     """Check that what is kept is what was written at its place, in order, once."""
-    numbers = range(len(folder.train))
-    origins = [folder.train.origin(number) for number in numbers]
+    origins = [folder.train.origin(number) for number in range(len(folder.train))]
     assert all(one < other for one, other in pairwise(origins))
     kept = Counter(corpus for corpus, _ in origins)
     assert [kept[at] for at in range(len(corpora))] == [

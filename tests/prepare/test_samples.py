@@ -30,8 +30,7 @@ def numbered(folder: Path, **counts: int) -> tuple[SourceText, ...]:
         write(folder, name, [(f"{name} en {n}", f"{name} de {n}") for n in range(count)])
         for name, count in counts.items()
     )
-    options = Job.of(folder, train=prefixes, valid=prefixes[0]).options
-    return Sources.survey(options, UTF8).train
+    return Sources.survey(Job.of(folder, train=prefixes, valid=prefixes[0]).options, UTF8).train
 
 
 def lines_of(block: Block) -> list[tuple[str, str]]:

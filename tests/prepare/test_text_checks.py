@@ -131,8 +131,7 @@ def test_real_text_is_warned_of_if_and_only_if_something_is_done_to_it(
     one, other = (side.lines for side in read.sides)
     swapped = faults(reader.sides, pairs_of(other, one, (src, tgt)))
     assert re.findall(f"{' and '.join(reader.sides)}: .*swapped", swapped[0]) == swapped
-    shifted = pairs_of(one, ["First.", *other[:-1]], (src, tgt))
-    (fault,) = faults(reader.sides, shifted)
+    (fault,) = faults(reader.sides, pairs_of(one, ["First.", *other[:-1]], (src, tgt)))
     assert "1 line later" in fault
 
 

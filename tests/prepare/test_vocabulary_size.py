@@ -98,8 +98,7 @@ def test_too_few_pieces_for_so_many_characters_are_doubled(
     monkeypatch.setattr(vocabularies, "_SIZES", {10_000: 270})
     characters = [chr(0x4E00 + number) for number in range(100)]
     lines = [(f"the {a}{b} {n}", f"das {b}{a}") for n, (a, b) in enumerate(pairwise(characters))]
-    job = unsized.but(train=(write(tmp_path, "zh", lines),), **DRAWN)
-    folder = job.prepare()
+    folder = unsized.but(train=(write(tmp_path, "zh", lines),), **DRAWN).prepare()
     (size,) = folder.info.vocabulary.sizes
     assert size > 260 + 100
     told = re.findall(r"nmt: en and de: taking ([\d,]+),", stderr())

@@ -72,8 +72,7 @@ def test_a_step_waits_once_and_copies_once_to_each_member(kinds: str) -> None:
     ],
 )
 def test_a_step_begins_at_most_so_many_operators(kinds: str, operators: int) -> None:
-    steps = steps_of(kinds, replace(BEAM, n_best=1))
-    assert max(step["operators"] for step in steps) == operators
+    assert max(step["operators"] for step in steps_of(kinds, replace(BEAM, n_best=1))) == operators
 
 
 def test_groups_that_began_at_different_times_are_read_together() -> None:

@@ -118,8 +118,7 @@ def test_the_loss_decides_between_equal_scores(run: Path) -> None:
         card = dataclasses.replace(reader.card, valid={"bleu": 0.0, "loss": loss})
         write_model(path, card, {name: reader.weight(name) for name in reader.weight_names})
         losses[card.update] = loss
-    expected = sorted(losses, key=losses.__getitem__)
-    assert updates(select_checkpoints(run, 3, best=True)) == expected
+    assert updates(select_checkpoints(run, 3, best=True)) == sorted(losses, key=losses.__getitem__)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +152,7 @@ def test_the_command_tells_what_it_averaged(run: Path, capsys: pytest.CaptureFix
     mean = run / "mean.safetensors"  # which may lie in the run folder
     for last in (3, 2):  # and be replaced
         average([run], str(mean), last=last)
-    told = capsys.readouterr().err
-    assert "update-00000200.safetensors, update-00000250.safetensors" in told
+    assert "update-00000200.safetensors, update-00000250.safetensors" in capsys.readouterr().err
     expected = sum(flat(run / f"checkpoints/update-00000{n}.safetensors") for n in (200, 250)) / 2
     torch.testing.assert_close(flat(mean), expected)
 

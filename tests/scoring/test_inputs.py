@@ -9,14 +9,7 @@ from text_formats import xlsx
 
 from nmt.data.corpus import Encoding
 from nmt.errors import DataError, UsageError
-from nmt.scoring.inputs import (
-    Text,
-    check_plain,
-    check_segments,
-    language_of,
-    read_text,
-    stream_together,
-)
+from nmt.scoring import inputs
 from nmt.translate.output import BLANK, RENDERS, Translation
 
 UTF_8 = Encoding.find("utf-8")
@@ -44,8 +37,8 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
     return path
 
 
-def read(path: Path | str) -> Text:
-    return read_text(Path(path), UTF_8)
+def read(path: Path | str) -> inputs.Text:
+    return inputs.read_text(Path(path), UTF_8)
 
 
 @pytest.mark.parametrize("name", ["ref.de.sgm", "ref.SGML", "ref.de.sgm.gz"])
@@ -76,24 +69,24 @@ def test_segments_in_another_order_are_refused(tmp_path: Path) -> None:
     segments = ["<seg id='1'>eins</seg>", "<seg id='2'>zwei</seg>"]
     one = read(written(tmp_path, "one.sgm", "<doc docid='a'>" + "".join(segments)))
     other = read(written(tmp_path, "other.sgm", "<doc docid='a'>" + "".join(segments[::-1])))
-    plain = Text("plain", ["eins", "zwei"])
-    check_segments([one, plain, one])
+    plain = inputs.Text("plain", ["eins", "zwei"])
+    inputs.check_segments([one, plain, one])
     complaint = r"segment 1 is a:1 in .*one.sgm, but a:2 in .*other.sgm"
     with pytest.raises(DataError, match=complaint):
-        check_segments([one, plain, other])
+        inputs.check_segments([one, plain, other])
     with pytest.raises(DataError, match=complaint):
-        stream_together([tmp_path / "one.sgm", tmp_path / "other.sgm"], UTF_8)
+        inputs.stream_together([tmp_path / "one.sgm", tmp_path / "other.sgm"], UTF_8)
 
 
 def test_tabs_and_tags_of_plain_text_are_text(tmp_path: Path) -> None:
     path = written(tmp_path, "plain.de", "\ufeff<seg id='1'>eins</seg>\teins\r\nzw\u2028ei")
-    assert read(path) == Text(str(path), ["<seg id='1'>eins</seg>\teins", "zw\u2028ei"])
+    assert read(path) == inputs.Text(str(path), ["<seg id='1'>eins</seg>\teins", "zw\u2028ei"])
 
 
 @pytest.mark.parametrize("name", ["test.tsv", "test.tsv.gz"])
 def test_a_column_of_a_tsv_file(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, name, 'one\teins\ntwo\tzwei "2"\n\t\n')
-    assert read(f"{path}:2") == Text(f"{path}:2", ["eins", 'zwei "2"', ""])
+    assert read(f"{path}:2") == inputs.Text(f"{path}:2", ["eins", 'zwei "2"', ""])
     assert read(f"{path}:1").lines == ["one", "two", ""]
     with pytest.raises(DataError, match=rf"{name}: .*column.*{name}:1"):
         read(path)
@@ -138,8 +131,10 @@ def test_quoted_cells_are_read_as_they_are_said_to_be(tmp_path: Path) -> None:
         read(f"{path}:2")
     for quoting, line in (("none", '"Ja."'), ("csv", "Ja.")):
         read_as = [f"{path}={quoting}"]
-        assert read_text(Path(f"{path}:2"), UTF_8, quoting=read_as).lines == [line, "Nein."]
-        lines, _ = stream_together([Path(f"{path}:2"), path.with_suffix(".de")], UTF_8, read_as)
+        assert inputs.read_text(Path(f"{path}:2"), UTF_8, quoting=read_as).lines == [line, "Nein."]
+        lines, _ = inputs.stream_together(
+            [Path(f"{path}:2"), path.with_suffix(".de")], UTF_8, read_as
+        )
         assert next(lines) == line
 
 
@@ -213,19 +208,19 @@ PAGE = "<h1>日本</h1><p>これは<b>一つ</b>です。<br>次</p><p>42</p>"
 def test_a_document_gives_a_line_for_each_unit(
     name: str, content: str, use: str, lines: list[str], tmp_path: Path
 ) -> None:
-    assert read_text(written(tmp_path, name, content), UTF_8, use).lines == lines
+    assert inputs.read_text(written(tmp_path, name, content), UTF_8, use).lines == lines
 
 
 def test_units_of_other_sources_are_not_compared(tmp_path: Path) -> None:
     one = read(written(tmp_path, "one.json", MESSAGES))
     other = read(written(tmp_path, "other.json", MESSAGES.replace('"c"', '"x"')))
     with pytest.raises(DataError, match=r"segment 2 is a\.c in .*, but a\.x in "):
-        check_segments([one, other])
+        inputs.check_segments([one, other])
     one = read(written(tmp_path, "one.po", CATALOGUE))
     other = read(written(tmp_path, "other.po", CATALOGUE.replace("_Open", "_Close")))
-    check_segments([one, one])
+    inputs.check_segments([one, one])
     with pytest.raises(DataError, match=r"segment 1 is _Open in .*one\.po, but _Close in "):
-        check_segments([one, other])
+        inputs.check_segments([one, other])
 
 
 @pytest.mark.parametrize(
@@ -257,7 +252,7 @@ def test_what_is_no_text_is_refused(name: str, content: str, message: str, tmp_p
     ],
 )
 def test_the_language_is_the_ending(name: str, lang: str) -> None:
-    assert language_of(Path("folder.en") / name) == lang
+    assert inputs.language_of(Path("folder.en") / name) == lang
 
 
 OTHER = Translation("x", -9, -9, (), (), 1)
@@ -282,7 +277,7 @@ def rendered(form: str) -> str:
 def test_what_holds_more_than_text_is_refused(tmp_path: Path, form: str) -> None:
     path = written(tmp_path, "output.de", rendered(form))
     with pytest.raises(DataError, match=r"output\.de"):
-        check_plain([read(path)])
+        inputs.check_plain([read(path)])
 
 
 WITH_NUMBERS = ["H-{}\t-0.2\tGut!", "   {}\tGut!", "-{}.5\tGut!", "Gut!\t{}.5"]
@@ -293,7 +288,7 @@ WITH_NUMBERS += ["جيد! ||| 0.{},1e-05 0.25,0.75"]
 @pytest.mark.parametrize("form", WITH_NUMBERS)
 def test_lines_with_numbers_are_refused(form: str) -> None:
     with pytest.raises(DataError, match=r"output\.de"):
-        check_plain([Text("output.de", [form.format(number) for number in (12, 7)])])
+        inputs.check_plain([inputs.Text("output.de", [form.format(number) for number in (12, 7)])])
 
 
 @pytest.mark.parametrize(
@@ -307,4 +302,4 @@ def test_lines_with_numbers_are_refused(form: str) -> None:
     ],
 )
 def test_plain_text_is_taken_as_it_is(lines: list[str]) -> None:
-    check_plain([Text("output.de", lines)])
+    inputs.check_plain([inputs.Text("output.de", lines)])

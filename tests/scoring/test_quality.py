@@ -23,8 +23,7 @@ def test_what_is_told_is_true_in_each_tenth_of_unseen_lines() -> None:
     told = Curve.fit(*lines(1_000, seed=1)).estimates((unseen := lines(20_000, seed=2))[0])
     true = unseen[1]
     assert all(one.low <= one.chrf <= one.high for one in told)
-    order = np.argsort([one.chrf for one in told])
-    for tenth in np.array_split(order, 10):
+    for tenth in np.array_split(np.argsort([one.chrf for one in told]), 10):
         assert np.mean([told[n].chrf for n in tenth]) == pytest.approx(true[tenth].mean(), abs=2.5)
     inside = np.mean([one.low <= chrf <= one.high for one, chrf in zip(told, true, strict=True)])
     assert 0.75 < inside < 0.85

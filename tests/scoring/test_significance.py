@@ -88,8 +88,7 @@ def test_few_lines_say_little(lines: int) -> None:
 
 def test_a_true_difference_is_told_from_chance() -> None:
     resampling = Resampling(samples=400, trials=400)
-    bad = noisy(REFERENCE, 0.8, seed=4)
-    apart = comparison("chrf", GOOD, bad, resampling)
+    apart = comparison("chrf", GOOD, noisy(REFERENCE, 0.8, seed=4), resampling)
     assert apart.confidence.lower > 0
     assert apart.p_bootstrap == apart.p_randomisation == pytest.approx(1 / 401)
     alike = comparison("chrf", GOOD, noisy(REFERENCE, 0.2, seed=5), resampling)

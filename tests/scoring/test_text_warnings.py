@@ -159,5 +159,4 @@ def test_letters_that_nfc_takes_apart_or_joins_are_reported(written: str, nfc: s
     for sides in ((keyboard, model), (model, keyboard)):
         (found,) = (one for one in text_warnings([sides[0]], [sides[1]]) if "NFC" in one)
         assert re.match(r"keyboard: 1 of 2 .*model .* line 2 ", found)
-    other = Text("other", ["b", "c"])
-    assert not any("NFC" in one for one in text_warnings([keyboard], [other]))
+    assert not any("NFC" in one for one in text_warnings([keyboard], [Text("other", ["b", "c"])]))

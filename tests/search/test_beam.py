@@ -113,8 +113,7 @@ def test_an_active_hypothesis_that_could_still_win_is_waited_for() -> None:
         {(): {EOS: 0.5, A: 0.5}, (A,): {A: 1.0}, (A, A): {A: 1.0}, (A, A, A): {EOS: 1.0}}
     )
     # eos: ln 0.5 at length 1; A A A eos: ln 0.5 at length 4, which any penalty favours.
-    options = SearchOptions(beam_size=2, length_penalty=0.6)
-    (found,) = search([table], [10], options)
+    (found,) = search([table], [10], SearchOptions(beam_size=2, length_penalty=0.6))
     assert ids_of(found) == [(A, A, A)]
     assert found[0].score == pytest.approx(math.log(0.5) / (9 / 6) ** 0.6)
 
@@ -147,8 +146,7 @@ def test_ties_are_ordered_by_hypothesis_token_and_time(alpha: float) -> None:
     ],
 )
 def test_beam_size_one_is_greedy_search(tables: list[NextLogits]) -> None:
-    options = SearchOptions(beam_size=1, barred_ids=SPECIAL)
-    found = search(tables, [9] * len(tables), options)
+    found = search(tables, [9] * len(tables), SearchOptions(beam_size=1, barred_ids=SPECIAL))
     assert [h.ids for (h,) in found] == [greedy(table, 9, SPECIAL) for table in tables]
 
 

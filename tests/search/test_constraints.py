@@ -152,8 +152,7 @@ def test_a_penalty_is_search_with_other_logits(width: int, sampling: Sampling | 
 def test_samples_repeat_no_ngram() -> None:
     tables, limits = [random_table(seed) for seed in range(5)], [3, 9, 8, 5, 9]
     options = replace(PLAIN, n_best=9, sampling=Sampling(seed=3), no_repeat_ngram=2)
-    found = search(tables, limits, options)
-    drawn = [h.ids for best in found for h in best]
+    drawn = [h.ids for best in search(tables, limits, options) for h in best]
     assert len(drawn) == 45
     assert not [ids for ids in drawn if has_repeat(ids, 2)]
     free = search(tables, limits, replace(options, no_repeat_ngram=0))
@@ -190,7 +189,6 @@ def test_what_stands_beside_a_sentence_changes_nothing(
         Group([n], [sources(limits)[n]], TableState([tables[n]]), cost_per_sentence=1)
         for n in range(8)
     )
-    together = in_order(decode(TABLES, groups, options, budget=3))
-    assert together == [
+    assert in_order(decode(TABLES, groups, options, budget=3)) == [
         search([table], [limit], options)[0] for table, limit in zip(tables, limits, strict=True)
     ]

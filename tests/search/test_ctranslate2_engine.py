@@ -270,12 +270,11 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
     assert isinstance(translator.engine, CTranslate2Engine)
     counting = Counting(translator.engine._model, most=most)
     vocabularies = translator.language_pair.src_vocabulary, translator.language_pair.tgt_vocabulary
-    src_tokens = Export.open(folder).src_tokens(folder, len(vocabularies[0]))
     engine = CTranslate2Engine(
         counting,
         POWER,
         vocabularies,
-        src_tokens=src_tokens,
+        src_tokens=Export.open(folder).src_tokens(folder, len(vocabularies[0])),
         most_tokens=1_000,
         workers=workers,
         batch_tokens=40,

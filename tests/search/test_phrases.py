@@ -76,8 +76,7 @@ def test_a_wide_beam_finds_all_translations_with_the_phrases(
         if all(contains(ids, phrase, edges) for phrase in phrases)
     )
     assert 1 < len(expected) < 121
-    options = replace(EVERYTHING, find_word_edges=find_edges)
-    (found,) = decoded([table], [source(*phrases)], options)
+    (found,) = decoded([table], [source(*phrases)], replace(EVERYTHING, find_word_edges=find_edges))
     assert ids_of(found) == [ids for _, ids in expected]
     assert [-one.score for one in found] == pytest.approx([cost for cost, _ in expected])
 
@@ -222,8 +221,7 @@ def bests(found: list[SearchResult]) -> list[Ids]:
 
 
 def test_what_does_not_fit_is_left_out_and_the_line_translated(model_file: Path) -> None:
-    short = replace(REAL, max_tokens=3)
-    engine = engine_of(model_file, short)
+    engine = engine_of(model_file, replace(REAL, max_tokens=3))
     first, long, last = Phrase(((77, 78),)), Phrase(((79, 80, 81),)), Phrase(((82,),))
     sources = [Source((300,), phrases=(first, long, last)), Source((300,))]
     found, free = bests(search_guarded(engine, sources)[0])

@@ -104,8 +104,7 @@ def test_what_is_suspicious_is_searched_again(
 def test_all_else_is_searched_once(
     source: Source, first: Ids | None, options: SearchOptions
 ) -> None:
-    engine = Written({source: (first, first)}, options)
-    found, again = search_guarded(engine, [source])
+    found, again = search_guarded(Written({source: (first, first)}, options), [source])
     assert ids_of(found) == [NOTHING_FOUND if first is None else first]
     assert not again
 

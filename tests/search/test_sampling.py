@@ -171,8 +171,6 @@ def test_few_candidates_stand_for_all(top_p: float) -> None:
         logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
         found = drawn([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
         probs, order = logits[0].double().softmax(0).sort(descending=True)
-        kept = int((probs.cumsum(0) < top_p).sum()) + 1
-        sums = probs[:kept].cumsum(0)
+        sums = probs[: int((probs.cumsum(0) < top_p).sum()) + 1].cumsum(0)
         for chance, token in zip(uniforms, found.tokens[:, 0], strict=True):
-            place = int((sums <= chance * sums[-1]).sum())
-            assert token == order[place]
+            assert token == order[int((sums <= chance * sums[-1]).sum())]

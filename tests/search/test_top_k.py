@@ -37,8 +37,7 @@ def query(rows: int, token: int = FREE, no_end: Sequence[int] = ()) -> StepQuery
 def best(
     logits: list[torch.Tensor], query: StepQuery, *, count: int, barred_ids: Sequence[int]
 ) -> NextTokens:
-    pick = partial(top_tokens, count=count)
-    return pick_tokens(logits, query, pick=pick, barred_ids=barred_ids)
+    return pick_tokens(logits, query, pick=partial(top_tokens, count=count), barred_ids=barred_ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -65,8 +64,7 @@ def test_eos_is_barred_in_the_rows_that_may_not_end() -> None:
     found = best([logits], query(4, no_end=[1, 2]), count=1, barred_ids=())
     assert (found.tokens[:, 0] == EOS_ID).tolist() == [True, False, False, True]
     # Its probability is lent to no other token.
-    expected = logits[0].log_softmax(dim=0)
-    assert found.log_probs[1, 0] == pytest.approx(float(expected[0]))
+    assert found.log_probs[1, 0] == pytest.approx(float(logits[0].log_softmax(dim=0)[0]))
 
 
 @pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf])

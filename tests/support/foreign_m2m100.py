@@ -121,8 +121,7 @@ class M2M100Folder(Formulas):
         src, tgt = self._ids(source, codes[0]), self._ids(target, codes[1])
         memory = self.stack("encoder", self._with_positions(src), None)
         states = self.stack("decoder", self._with_positions([2, *tgt[:-1]]), memory)
-        logits = states @ self.weights["model.shared.weight"].T
-        return of_tokens(logits, tgt)
+        return of_tokens(states @ self.weights["model.shared.weight"].T, tgt)
 
     def _with_positions(self, ids: list[int]) -> Array:
         # Positions begin at 2.

@@ -111,8 +111,7 @@ class MarianMT:
         processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
         found = [p.id_to_piece(i) for p in processors for i in range(p.get_piece_size())]
         pieces = [piece for piece in dict.fromkeys(found) if piece not in ("<unk>", "<s>", "</s>")]
-        long = [piece for piece in pieces if len(piece) > 2]
-        lacking = long[5 : 5 + self.without_id]
+        lacking = [piece for piece in pieces if len(piece) > 2][5 : 5 + self.without_id]
         random.Random(1).shuffle(pieces)
         pieces = ["</s>", "<unk>", *(p for p in pieces if p not in lacking), *TAGS, "<pad>"]
         ids = {piece: id_ for id_, piece in enumerate(pieces)}
@@ -197,8 +196,7 @@ class Formulas:
         return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])
 
     def _feed_forward(self, at: str, x: Array) -> Array:
-        hidden = ACTIVATIONS[self.activation](self._linear(f"{at}.fc1", x))
-        return self._linear(f"{at}.fc2", hidden)
+        return self._linear(f"{at}.fc2", ACTIVATIONS[self.activation](self._linear(f"{at}.fc1", x)))
 
     def attend(self, name: str, x: Array, y: Array, mask: NDArray[np.bool_] | None) -> Array:
         """Scaled dot-product attention by heads, of one sentence."""
@@ -257,8 +255,7 @@ class MarianMTFolder(Formulas):
         memory = self.stack("encoder", self._embed("encoder", src), None)
         states = self.stack("decoder", self._embed("decoder", [start, *tgt[:-1]]), memory)
         output = self.weights.get("lm_head.weight", self._table("decoder"))
-        logits = states @ output.T + self.weights["final_logits_bias"][0]
-        return of_tokens(logits, tgt)
+        return of_tokens(states @ output.T + self.weights["final_logits_bias"][0], tgt)
 
     def _table(self, side: str) -> Array:
         shared = self.weights.get("model.shared.weight")
@@ -269,8 +266,7 @@ class MarianMTFolder(Formulas):
         if self._halves:
             positions = sinusoids_by_halves(len(ids), WIDTH)
         else:  # sin | cos of position / 10000^(2i / width)
-            wavelengths = 10000 ** (np.arange(0, WIDTH, 2) / WIDTH)
-            angles = np.arange(len(ids))[:, None] / wavelengths
+            angles = np.arange(len(ids))[:, None] / 10000 ** (np.arange(0, WIDTH, 2) / WIDTH)
             positions = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
         return np.asarray(self._table(side)[ids] * math.sqrt(WIDTH) + positions)
 
@@ -553,8 +549,7 @@ def log_probs(model: Path, pairs: list[tuple[str, str]]) -> list[Array]:
     with torch.no_grad():
         found = built.eval().project(built(batch)).log_softmax(-1)
     own = found.gather(1, batch.targets[:, None])[:, 0]
-    lengths = [len(ids) + 1 for ids in targets]
-    return [part.numpy() for part in torch.split(own, lengths)]
+    return [part.numpy() for part in torch.split(own, [len(ids) + 1 for ids in targets])]
 
 
 def assert_same(model: Path, pairs: list[tuple[str, str]], of: Callable[[str, str], Array]) -> None:

@@ -29,8 +29,7 @@ def multi_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -
     if 0 in matches:
         return 0.0
     precision = math.prod(m / t for m, t in zip(matches, totals, strict=True)) ** (1 / 4)
-    penalty = min(1.0, math.exp(1 - reference_length / hypothesis_length))
-    return 100 * penalty * precision
+    return 100 * min(1.0, math.exp(1 - reference_length / hypothesis_length)) * precision
 
 
 def ngrams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:

@@ -153,8 +153,7 @@ def _host(
     seen = dict.fromkeys(map(str, (shared, _REPOSITORY, Path(sys.prefix), Path(sys.base_prefix))))
     begin += ["bash", "-c", _BEGIN_HOST, "bash", name, *seen]
     with _until_the_end(begin, lines) as init:
-        inside = str(_child_of(init.pid))
-        peer = ("type", "veth", "peer", "name", "eth0", "netns", inside)
+        peer = ("type", "veth", "peer", "name", "eth0", "netns", str(_child_of(init.pid)))
         _in_network(hub, "ip", "link", "add", "name", name, *peer)
         _in_network(hub, "ip", "link", "set", "dev", name, "master", "hub", "up")
         host = Host(name, addresses[name], init, hub)

@@ -46,8 +46,7 @@ def attention(
                 farthest = len(relative[0]) // 2
                 row = max(-farthest, min(farthest, int(s) - t - first)) + farthest
                 own_key, own_value = own_key + relative[0][row], own_value + relative[1][row]
-            product = query[(*head, t)] @ own_key
-            seen[s] = math.exp(product / math.sqrt(query.shape[-1])), own_value
+            seen[s] = math.exp(query[(*head, t)] @ own_key / math.sqrt(query.shape[-1])), own_value
         for s, (weight, own_value) in seen.items():
             weights[(*head, t, s)] = weight / sum(weight for weight, _ in seen.values())
             attended[(*head, t)] += weights[(*head, t, s)] * own_value
@@ -228,8 +227,7 @@ class TableModel:
     def step(self, states: Sequence[TableState], tokens: Tensor) -> Tensor:
         logits: list[Sequence[float]] = []
         for state in states:
-            count = len(state.prefixes)
-            logits += state.step(tokens[len(logits) : len(logits) + count].tolist())
+            logits += state.step(tokens[len(logits) : len(logits) + len(state.prefixes)].tolist())
         assert len(logits) == len(tokens)
         return torch.tensor(logits)
 

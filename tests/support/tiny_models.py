@@ -6,13 +6,7 @@ import torch
 from pairs import batch_of
 from torch import Tensor
 
-from nmt.config.model_config import (
-    MODEL_CONFIGS,
-    ConvolutionalConfig,
-    ModelConfig,
-    RecurrentConfig,
-    TransformerConfig,
-)
+from nmt.config import model_config
 from nmt.data.batches import pack_sources
 from nmt.models.base import DecoderState, TranslationModel
 from nmt.models.registry import build_model
@@ -20,10 +14,10 @@ from nmt.models.registry import build_model
 PAD, BOS, EOS = 0, 2, 3
 SRC_VOCAB, TGT_VOCAB = 23, 29
 
-TRANSFORMER = TransformerConfig(
+TRANSFORMER = model_config.TransformerConfig(
     num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=40, num_heads=4, dropout=0.2
 )
-CONVOLUTIONAL = ConvolutionalConfig(
+CONVOLUTIONAL = model_config.ConvolutionalConfig(
     num_encoder_layers=3,
     num_decoder_layers=2,
     d_model=12,
@@ -31,7 +25,7 @@ CONVOLUTIONAL = ConvolutionalConfig(
     dropout=0.2,
     max_positions=20,  # fewer than the longest target of the contract's tests has
 )
-TINY: dict[str, ModelConfig] = {
+TINY: dict[str, model_config.ModelConfig] = {
     "transformer": TRANSFORMER,
     "conv_seq2seq": CONVOLUTIONAL,
     "transformer_pre_norm": replace(TRANSFORMER, pre_norm=True),
@@ -61,7 +55,7 @@ TINY: dict[str, ModelConfig] = {
         first_position=2,
     ),
     "transformer_ssru": replace(TRANSFORMER, decoder_memory="ssru"),
-    "rnn_attention": RecurrentConfig(
+    "rnn_attention": model_config.RecurrentConfig(
         num_encoder_layers=2, num_decoder_layers=3, d_model=16, d_hidden=20, dropout=0.2
     ),
 }
@@ -75,8 +69,10 @@ def assert_equal(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> N
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
 
 
-def architecture_of(config: ModelConfig) -> str:
-    (architecture,) = (name for name, cls in MODEL_CONFIGS.items() if type(config) is cls)
+def architecture_of(config: model_config.ModelConfig) -> str:
+    (architecture,) = (
+        name for name, cls in model_config.MODEL_CONFIGS.items() if type(config) is cls
+    )
     return architecture
 
 

@@ -220,8 +220,7 @@ def weights(path: Path) -> dict[str, Tensor]:
 
 def newest_state(run: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read a run's newest training state: its header and its vectors."""
-    path = max(run.glob("checkpoints/*.state"))
-    file = TensorFile(path, kind=STATE_KIND, version=STATE_VERSION)
+    file = TensorFile(max(run.glob("checkpoints/*.state")), kind=STATE_KIND, version=STATE_VERSION)
     file.verify()
     return file.header, {name: file.read(name) for name in file.names}
 
@@ -309,8 +308,7 @@ def assert_same_run(run: Path, expected: Path) -> None:
     records = [record for record in metrics(run, "train") if record["update"] in logged]
     for record, wanted_record in zip(records, metrics(expected, "train"), strict=True):
         # Where the run was stopped since the record before, its means are over fewer updates.
-        same_window = record["updates"] == wanted_record["updates"]
-        left_out = _TIMES if same_window else _TIMES | _MEANS
+        left_out = _TIMES if record["updates"] == wanted_record["updates"] else _TIMES | _MEANS
         for key in wanted_record.keys() - left_out:
             assert record[key] == wanted_record[key], (record["update"], key)
     assert status(run) == status(expected)

@@ -56,8 +56,7 @@ def test_gradients_are_summed_while_the_backward_pass_goes_on(
 ) -> None:
     for rank, found in enumerate(two_ranks):
         # The second time, rank 1 has nothing to do, and still takes part.
-        expected = [True, True, True, rank == 0, True, True]
-        assert found[f"gradient_sums torch.{dtype}"] == expected
+        assert found[f"gradient_sums torch.{dtype}"] == [True, True, True, rank == 0, True, True]
 
 
 def test_an_error_of_one_rank_is_raised_on_both(two_ranks: list[Any]) -> None:

@@ -74,8 +74,7 @@ def test_any_numbers_make_a_picture(log_scale: bool) -> None:
 def test_all_that_is_written_is_written_as_it_is() -> None:
     # Japanese, Hindi and Arabic have no characters in matplotlib's own font.
     names = ("a < b & 'c'", "$x$ \\alpha", "_run", "日本語 हिन्दी عربي", "two\nlines")
-    series = [(name, [(1, 9.0), (2, math.pi)]) for name in names]
-    panel = Panel("<title>", series, "$\\unit")
+    panel = Panel("<title>", [(name, [(1, 9.0), (2, math.pi)]) for name in names], "$\\unit")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         picture = draw_curves([panel], "</svg>", best=1)

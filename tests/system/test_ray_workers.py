@@ -72,8 +72,7 @@ def test_a_worker_loads_each_function_once(ray: Any) -> None:
     ray.get = get
     work = _worker(version_of_code())
     for name, item in ((b"1", "one"), (b"1", "two"), (b"2", "three")):
-        answer = work([Function(name)], pickle.dumps(item))
-        assert answer == f"{item} by {name.hex()}"
+        assert work([Function(name)], pickle.dumps(item)) == f"{item} by {name.hex()}"
     assert loaded == [b"1", b"2"]
 
 

@@ -17,9 +17,8 @@ def upper(
     chosen = Encoding.find(encoding)
     raw = content.encode(encoding)
     path.write_bytes(raw)
-    languages = ("und", "und")
     request = FileRequest(
-        "x", path.name, path, (source, source), languages, chosen, is_one_side=True
+        "x", path.name, path, (source, source), ("und", "und"), chosen, is_one_side=True
     )
     texts, write = open_column(request, raw, target)
     return texts, write([text.upper() for text in texts])

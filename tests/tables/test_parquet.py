@@ -18,8 +18,7 @@ def test_columns_are_those_named_or_the_languages(tmp_path: Path) -> None:
     flat = save(tmp_path / "flat.parquet", {"de": ["x\ny"], "en": ["a"], "mt": ["z"]})
     assert rows(str(flat)) == [("a", "x y")]  # a line feed would shift all lines
     assert rows(f"{flat}:en,mt") == [("a", "z")]
-    inside = {"translation": [{"de": "x", "en": "a"}, None]}
-    nested = save(tmp_path / "nested.parquet", inside)
+    nested = save(tmp_path / "nested.parquet", {"translation": [{"de": "x", "en": "a"}, None]})
     assert rows(str(nested)) == rows(f"{nested}:translation.en,translation.de")
     assert rows(str(nested)) == [("a", "x"), ("", "")]
 

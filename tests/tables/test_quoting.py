@@ -39,8 +39,7 @@ def excel(rows: list[tuple[str, str]]) -> str:
     """What "Text (Tab delimited)" is: cells with a comma are quoted, too."""
 
     def cell(text: str) -> str:
-        quoted = '"' + text.replace('"', '""') + '"'
-        return quoted if set(text) & set('",\t\n') else text
+        return '"' + text.replace('"', '""') + '"' if set(text) & set('",\t\n') else text
 
     return "".join(f"{cell(src)}\t{cell(tgt)}\r\n" for src, tgt in rows)
 
@@ -86,8 +85,7 @@ def test_utf_16_of_a_spreadsheet_is_recognised(tmp_path: Path) -> None:
 def test_text_with_quotes_stays_as_it_is(tmp_path: Path, odd: list[tuple[str, str]]) -> None:
     more = [*pairs(12), ('"Hello."', '"Hallo."'), ('The 5"', 'Die 5"')] if len(odd) == 1 else []
     rows = [*odd, *more]
-    text = "".join(f"{src}\t{tgt}\n" for src, tgt in rows)
-    assert read(tmp_path / "x.tsv", text) == rows
+    assert read(tmp_path / "x.tsv", "".join(f"{src}\t{tgt}\n" for src, tgt in rows)) == rows
 
 
 @pytest.mark.parametrize(
@@ -126,8 +124,7 @@ def test_bytes_of_quotes_and_commas_inside_of_letters_are_none(tmp_path: Path, n
     file = io.StringIO()
     csv.writer(file).writerows(rows)
     (tmp_path / "x.csv").write_bytes(file.getvalue().encode(name))
-    encoding = Encoding.find(name)
-    assert rows_of(f"{tmp_path}/x.csv:1,2", ("ja", "en"), encoding=encoding) == rows
+    assert rows_of(f"{tmp_path}/x.csv:1,2", ("ja", "en"), encoding=Encoding.find(name)) == rows
 
 
 def test_the_option_names_a_text_and_is_part_of_the_folder(tmp_path: Path) -> None:

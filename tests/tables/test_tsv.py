@@ -139,8 +139,7 @@ def test_rows_that_lack_a_side_are_rejected_by_their_numbers(job: Job, stderr: S
     (corpus,) = folder.info.train.corpora
     assert (corpus.lines, corpus.kept, corpus.rejected) == (40, 39, {"missing": 1})
     assert corpus.columns == ("en", "de")
-    told = (job.out / "rejects.txt").read_text()
-    assert "crawl.tsv column en row 5: only this" in told
+    assert "crawl.tsv column en row 5: only this" in (job.out / "rejects.txt").read_text()
     assert re.search("1 of 40 rows .* row 5: ", stderr())
     (sampled,) = dry_run(job.options, job.cleaning, pairs=1000)
     assert sampled.counts == {"missing": 1}

@@ -27,6 +27,5 @@ def test_a_run_with_augmentation_goes_on_as_if_it_was_never_stopped(toy: Toy, te
 
 
 def test_augmentation_needs_text(toy: Toy) -> None:
-    message = rf"{toy.data} .*\[augment\] .*--keep-text"
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=rf"{toy.data} .*\[augment\] .*--keep-text"):
         toy.train(**AUGMENTED)

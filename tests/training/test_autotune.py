@@ -10,19 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+import toy_training
 from mishaps import pretend_to_compile
 from torch import Tensor
 from torch._inductor.exc import InductorError
-from toy_training import (
-    Toy,
-    assert_same_run,
-    assert_same_weights,
-    config_of,
-    metrics,
-    prepare_toy,
-    recipe,
-    status,
-)
 
 from nmt.config.fields import Value
 from nmt.data.folder import DataFolder
@@ -40,7 +31,7 @@ Capture = pytest.CaptureFixture[str]
 NO_COMPILER = "Failed to find C compiler; install gcc"
 
 
-def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
+def let_be(toy: toy_training.Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
     """Pretend that these are so many times as fast here as torch's products in fp32."""
 
     def is_faster(_: partial[None], other: partial[None], *, gain: float) -> bool:
@@ -55,7 +46,7 @@ def let_be(toy: Toy, *, bf16: float = 1.0, onednn: float = 1.0) -> None:
 
 def chosen(run: Path) -> dict[str, Value]:
     """Return the values of training that a run has written down."""
-    values: dict[str, Value] = config_of(run)["training"]
+    values: dict[str, Value] = toy_training.config_of(run)["training"]
     return values
 
 
@@ -64,7 +55,7 @@ def chosen(run: Path) -> dict[str, Value]:
     [(1.31, 32, "bf16"), (1.29, 32, "fp32"), (1.31, 33, "fp32")],  # of a narrow model it varies
 )
 def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
-    toy: Toy, capsys: Capture, speed: float, narrowest: int, precision: str
+    toy: toy_training.Toy, capsys: Capture, speed: float, narrowest: int, precision: str
 ) -> None:
     let_be(toy, bf16=speed)
     toy.patch.setattr(autotune, "_NARROWEST", narrowest)
@@ -111,7 +102,7 @@ def test_rounds_run_on_one_thread_whose_time_counts() -> None:
     ("key", "library", "value"), [("precision", "bf16", "bf16"), ("matmul", "onednn", "onednn")]
 )
 def test_a_resumed_run_keeps_its_choice(
-    toy: Toy, capsys: Capture, key: str, library: str, value: str
+    toy: toy_training.Toy, capsys: Capture, key: str, library: str, value: str
 ) -> None:
     if library == "onednn" and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("needs a torch with oneDNN")
@@ -123,11 +114,11 @@ def test_a_resumed_run_keeps_its_choice(
     let_be(toy)
     assert chosen(toy.train(**values))[key] == value
     assert "no --precision" not in capsys.readouterr().err
-    assert_same_run(run, whole)
+    toy_training.assert_same_run(run, whole)
     use_library("torch")
 
 
-def test_a_trial_trains_in_all_ways_and_changes_nothing_of_the_run(toy: Toy) -> None:
+def test_a_trial_trains_in_all_ways_and_changes_nothing_of_the_run(toy: toy_training.Toy) -> None:
     ways = []
 
     def noted(usual: partial[None], other: partial[None], **_: float) -> bool:
@@ -146,7 +137,7 @@ def test_a_trial_trains_in_all_ways_and_changes_nothing_of_the_run(toy: Toy) -> 
     assert libraries == ["torch", "onednn"]
     assert [one.dtype for one in products] == [torch.float32, torch.bfloat16]
     assert [model.output_projection.dtype for model in models] == [torch.float32, torch.bfloat16]
-    assert_same_run(tried, plain)
+    toy_training.assert_same_run(tried, plain)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +161,7 @@ class TwoRanks(Ranks):
 
 
 def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
-    toy: Toy, capsys: Capture
+    toy: toy_training.Toy, capsys: Capture
 ) -> None:
     pretend_to_compile(toy.patch)
     ranks = TwoRanks(rank=0, local_rank=0, local_world_size=2, world_size=2)
@@ -184,7 +175,9 @@ def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
         assert words in said
 
 
-def test_compiling_that_is_asked_for_and_does_not_work_is_refused_with_what_helps(toy: Toy) -> None:
+def test_compiling_that_is_asked_for_and_does_not_work_is_refused_with_what_helps(
+    toy: toy_training.Toy,
+) -> None:
     pretend_to_compile(toy.patch, NO_COMPILER)
     for asked in ("true", "loss"):
         with pytest.raises(UsageError, match=f"compile={asked}, .*install gcc.*compile=false"):
@@ -192,7 +185,7 @@ def test_compiling_that_is_asked_for_and_does_not_work_is_refused_with_what_help
     assert chosen(toy.train(compile="false", max_updates=1))["compile"] == "false"
 
 
-def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: Toy) -> None:
+def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: toy_training.Toy) -> None:
     pretend_to_compile(toy.patch)
     run = toy.train(compile="loss", max_updates=2)
     assert chosen(run)["compile"] == "loss"
@@ -202,13 +195,17 @@ def test_a_run_that_was_compiled_goes_on_without_a_compiler(toy: Toy) -> None:
     assert re.search("compile .*'loss' .*'false'", (run / "train.log").read_text())
     pretend_to_compile(toy.patch)
     toy.train(compile="loss", max_updates=6)  # whoever asks for it gets it
-    assert [record["compile"] for record in metrics(run, "start")] == ["loss", "false", "loss"]
+    assert [record["compile"] for record in toy_training.metrics(run, "start")] == [
+        "loss",
+        "false",
+        "loss",
+    ]
 
 
 # --- the compiler fails after it has worked
 
 
-def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -> None:
+def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: toy_training.Toy) -> None:
     expected = toy.undisturbed(max_updates=6)
     run = toy.train(max_updates=2)
     pretend_to_compile(toy.patch)
@@ -221,12 +218,12 @@ def test_when_the_compiler_fails_the_run_ends_and_goes_on_without_it(toy: Toy) -
     with toy.patch.context() as patch, pytest.raises(CompilerError, match="--set compile=false"):
         patch.setattr(TrainStep, "_backward", fail)
         toy.train(compile="loss", max_updates=6)
-    assert status(run)["status"] == "failed"
+    assert toy_training.status(run)["status"] == "failed"
     toy.train(max_updates=6)
-    assert_same_weights(run, expected)
+    toy_training.assert_same_weights(run, expected)
 
 
-def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
+def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: toy_training.Toy) -> None:
     toy.patch.setattr(autotune, "problem_of_compiling", lambda _: "")
     compiled, ways = loss._of_chunk_for_the_compiler, []
 
@@ -249,7 +246,7 @@ def test_a_size_that_is_tried_uncompiled_has_the_plain_loss(toy: Toy) -> None:
 # --- TF32
 
 
-def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(toy: Toy, capsys: Capture) -> None:
+def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(toy: toy_training.Toy, capsys: Capture) -> None:
     plain = toy.train("plain", precision="fp32", max_updates=4)
     capsys.readouterr()
     run = toy.stopped_after(2, precision="tf32", max_updates=4)
@@ -257,7 +254,7 @@ def test_tf32_on_a_cpu_computes_as_fp32_and_says_so(toy: Toy, capsys: Capture) -
     toy.train(precision="tf32", max_updates=4)
     assert chosen(run)["precision"] == "tf32"
     assert "tf32 on cpu" in (run / "train.log").read_text()
-    assert_same_run(run, plain)
+    toy_training.assert_same_run(run, plain)
     with pytest.raises(UsageError, match=r"precision .*'tf32' .*'fp32'"):
         toy.train(precision="fp32", max_updates=6)
 
@@ -280,7 +277,7 @@ def test_a_gpu_multiplies_in_tf32_only_if_that_is_the_precision() -> None:
 
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"compile": "true"}])
 def test_only_fp32_that_is_not_compiled_has_a_choice_of_libraries(
-    toy: Toy, values: dict[str, str]
+    toy: toy_training.Toy, values: dict[str, str]
 ) -> None:
     let_be(toy, onednn=2.0)
     pretend_to_compile(toy.patch)
@@ -300,8 +297,8 @@ def test_only_fp32_that_is_not_compiled_has_a_choice_of_libraries(
 def test_threads_stay_what_they_were_where_processes_and_cores_allow(
     tmp_path: Path, ranks: int, cores: int, asked: int, threads: int
 ) -> None:
-    run, data = RunFolder(tmp_path), DataFolder.open(prepare_toy(tmp_path))
-    run.write_config(recipe(threads=3), data, ("", ""), ranks=2, command="")
-    filled_in = run.fill_in_choices(recipe(threads=asked).training, ranks, cores)
+    run, data = RunFolder(tmp_path), DataFolder.open(toy_training.prepare_toy(tmp_path))
+    run.write_config(toy_training.recipe(threads=3), data, ("", ""), ranks=2, command="")
+    filled_in = run.fill_in_choices(toy_training.recipe(threads=asked).training, ranks, cores)
     assert (filled_in.threads or cores) == threads
-    assert not run.changes(recipe(threads=threads))[1]
+    assert not run.changes(toy_training.recipe(threads=threads))[1]

@@ -106,8 +106,7 @@ def test_the_loss_is_about_the_weights_that_are_read(kind: str) -> None:
 def agreement(run: Path, data: Path) -> float:
     """The share of links that the guided head of the last model looks at most."""
     folder = DataFolder.open(data)
-    every = np.arange(len(folder.train))
-    src, tgt = folder.train.rows(every)
+    src, tgt = folder.train.rows(np.arange(len(folder.train)))
     sizes = len(folder.src_vocabulary), len(folder.tgt_vocabulary)
     links, head = TokenLinker.learn(folder.train, *sizes)(src, tgt), GUIDED_HEAD
     model = load_model(run / "last.safetensors")[0].eval()
@@ -115,8 +114,7 @@ def agreement(run: Path, data: Path) -> float:
     weights = model.cross_attention(batch, head.from_top)[:, head.head]  # (B, T, S)
     rows = np.repeat(np.arange(len(tgt)), tgt.lengths)
     places = np.arange(len(rows)) - (np.cumsum(tgt.lengths) - tgt.lengths)[rows]
-    found = weights.argmax(-1).numpy()[rows, places]
-    return float(np.mean((found == links)[links != NO_LINK]))
+    return float(np.mean((weights.argmax(-1).numpy()[rows, places] == links)[links != NO_LINK]))
 
 
 def test_guidance_moves_the_head_and_is_told(toy: Toy) -> None:

@@ -37,8 +37,7 @@ def test_weights_take_what_their_vectors_take(batch: Batch, values: dict[str, Va
     weights = FlatWeights(model, dtype_of(asked.training.precision))
     optimizer = Optimizer(weights, asked.training, asked.model.d_model)
     vectors = [*optimizer.vectors().values(), weights.gradient]
-    parameters = list(model.parameters())
-    vectors += [p for p in parameters if p.dtype != torch.float32]
+    vectors += [p for p in model.parameters() if p.dtype != torch.float32]
     expected = sum(tensor.nbytes for tensor in vectors if tensor.numel() > 3)  # no counters
     needs = memory_needs(asked, SIZES, batch)
     assert needs.pop("micro-batch") > 0
@@ -60,8 +59,7 @@ def test_a_micro_batch_takes_what_the_profiler_sees(batch: Batch, precision: str
         if event.name() == "[memory]"
     ]
     measured = np.cumsum(changes).max()
-    found = memory_needs(asked, SIZES, batch)["micro-batch"]
-    assert found == pytest.approx(measured, rel=0.05)
+    assert memory_needs(asked, SIZES, batch)["micro-batch"] == pytest.approx(measured, rel=0.05)
 
 
 def test_an_encoder_that_reads_no_eos_takes_a_little_less(batch: Batch) -> None:

@@ -217,15 +217,12 @@ def disturb(mishap: Mishap, toy: Toy, nmt: Nmt) -> Answer:
 
 def disturb_ranks(mishap: Mishap, toy: Toy) -> Answer:
     """Let something happen to one of several processes, or to all of them."""
-    names = ("what", "place", "update", "rank")
-    happens = {name: getattr(mishap, name) for name in names}
+    happens = {name: getattr(mishap, name) for name in ("what", "place", "update", "rank")}
     words = toy.disturbed(happens, *mishap.words, **mishap.values)
     if mishap.by == NMT:
-        launched = Path(__file__).with_name("launched.py")
-        command = python_command(launched, str(mishap.ranks), *words)
+        command = python_command(Path(__file__).with_name("launched.py"), str(mishap.ranks), *words)
     else:
-        restarts = f"--max-restarts={mishap.restarts}"
-        command = python_command(restarts, *words, ranks=mishap.ranks)
+        command = python_command(f"--max-restarts={mishap.restarts}", *words, ranks=mishap.ranks)
     folder = RunFolder(toy.folder / "run")
     with subprocess.Popen(
         command,

@@ -39,8 +39,7 @@ def batch(seed: int) -> Batch:
     """Three pairs of five source and four target tokens."""
     random = torch.Generator().manual_seed(seed)
     src = torch.randint(4, VOCABULARY, (3, 5), generator=random)
-    tgt = torch.randint(4, VOCABULARY, (3, 4), generator=random)
-    return batch_of(src.tolist(), tgt.tolist())
+    return batch_of(src.tolist(), torch.randint(4, VOCABULARY, (3, 4), generator=random).tolist())
 
 
 def backward(model: TranslationModel, seed: int, factor: float = 1.0) -> None:
@@ -117,8 +116,7 @@ def test_gradients_of_micro_batches_add_up_in_fp32(dtype: torch.dtype) -> None:
 
 
 def test_what_no_backward_pass_reaches_has_no_gradient() -> None:
-    model = build()
-    weights = FlatWeights(model, torch.float32)
+    weights = FlatWeights(build(), torch.float32)
     weights.gradient.fill_(math.nan)  # of an update before
     first, second = weights.trained[:2]
     (first[0].square().sum() / 2).backward()  # type: ignore[no-untyped-call]
@@ -185,8 +183,7 @@ def test_the_first_step_by_hand() -> None:
     assert norm is not None
     assert norm.item() == pytest.approx(math.sqrt(10))
     # The corrected moments of the first step are g and g^2: w - 0.1 g / (|g| + 1).
-    expected = [1 - 0.1 * 3 / 4, 2 + 0.1 * 1 / 2]
-    assert optimizer.weights.master.tolist() == pytest.approx(expected)
+    assert optimizer.weights.master.tolist() == pytest.approx([1 - 0.1 * 3 / 4, 2 + 0.1 * 1 / 2])
     # The paper's decays: m = 0.1 g, v = 0.02 g^2.
     vectors = optimizer.vectors()
     assert vectors["adam_mean"].tolist() == pytest.approx([0.3, -0.1])

@@ -104,8 +104,7 @@ def test_a_run_keeps_its_number(toy: Toy, machine: Callable[..., None]) -> None:
     assert choose_processes(None, large, toy.data, run) == (1, "as before")
     assert choose_processes(None, large, toy.data, None)[0] == 2
     machine(gpus=2)
-    text = run.config.read_text()
-    run.config.write_text(text.replace("ranks = 1\n", "ranks = 3\n"))
+    run.config.write_text(run.config.read_text().replace("ranks = 1\n", "ranks = 3\n"))
     on_gpus = recipe(batch_tokens=4_000, device="auto")
     assert choose_processes(None, on_gpus, toy.data, run) == (2, "one process a GPU")
 
@@ -172,8 +171,7 @@ def test_what_all_refuse_is_said_once(toy: Toy) -> None:
 )
 def test_a_stop_is_as_of_one_process(toy: Toy, number: signal.Signals) -> None:
     run = toy.folder / "run"
-    values = {"max_updates": 1_000_000, "log_every": 100}
-    command = nmt_command(*toy.words("run", *TWO, **values))
+    command = nmt_command(*toy.words("run", *TWO, max_updates=1_000_000, log_every=100))
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as started:
         wait_until((run / "best.safetensors").exists, "a checkpoint")
         started.send_signal(number)

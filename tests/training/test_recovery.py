@@ -220,8 +220,7 @@ def test_the_command_takes_a_size_or_auto(
 
 def test_an_update_without_a_finite_gradient_is_skipped_and_counted(toy: Toy) -> None:
     spoil_gradients(toy.patch, (3, 12, 13))
-    run = toy.train(log_every=1)
-    records = {record["update"]: record for record in metrics(run, "train")}
+    records = {record["update"]: record for record in metrics(toy.train(log_every=1), "train")}
     assert not {3, 12, 13} & records.keys()  # they have no metrics of their own
     skipped = {update: record["skipped_updates"] for update, record in records.items()}
     assert {update: count for update, count in skipped.items() if count} == {4: 1, 14: 2}

@@ -151,15 +151,13 @@ def test_without_memory_it_goes_on_in_smaller_batches(
 
     monkeypatch.setattr(validation, "losses_of", losses_of_few)
     monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
-    found = measure(validate_metric="bleu")
-    assert found.metrics() == pytest.approx(result.metrics(), rel=1e-5)
+    assert measure(validate_metric="bleu").metrics() == pytest.approx(result.metrics(), rel=1e-5)
     assert sizes == [1024 >> halvings for halvings in range(5)]
 
 
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
     often = toy.train("often", validate_every=2, validate_metric="bleu")
-    never = toy.train("never", validate_every=1_000)
-    assert_same_weights(often, never)
+    assert_same_weights(often, toy.train("never", validate_every=1_000))
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
@@ -220,9 +218,7 @@ def test_bleu_is_of_nfc_if_the_model_can_write_nothing_else(
         folder, ALONE, torch.device("cpu"), recipe(validate_metric="bleu").training
     )
     composed = "der Bär läuft über die Straße"
-    references = [unicodedata.normalize("NFD", composed)]
-    text = validation._ValidText(("en", "de"), [""], references)
-    of_nfc = validator._scores([composed], text)
-    assert of_nfc["bleu"].score == pytest.approx(100)
+    text = validation._ValidText(("en", "de"), [""], [unicodedata.normalize("NFD", composed)])
+    assert validator._scores([composed], text)["bleu"].score == pytest.approx(100)
     monkeypatch.setattr(folder.tgt_vocabulary, "composes", False)
     assert validator._scores([composed], text)["bleu"].score < 50

@@ -81,7 +81,6 @@ def test_each_layer_of_each_attention_has_a_panel() -> None:
     names += [f"Cross-attention, layer {n}" for n in (1, 2, 3)]
     assert titles(picture) == [*names, "Attention"]
     # Decoder states stand at the token that they predict.
-    decoder = groups(picture, "axes")[2]
-    assert texts(decoder) == ["Decoder, layer 1", "▁x", "</s>", "<s>", "▁x"]
+    assert texts(groups(picture, "axes")[2]) == ["Decoder, layer 1", "▁x", "</s>", "<s>", "▁x"]
     height = float(picture.get("height", "").removesuffix("pt"))
     assert max(float(text.get("y", 0)) for text in picture.iter(f"{SVG}text")) < height

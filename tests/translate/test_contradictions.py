@@ -53,8 +53,7 @@ def test_options_of_the_table_are_those_of_the_configuration(option: str) -> Non
         if option_name(spec) == option:
             is_of_search = spec.name in {field.name for field in declared(SearchOptions)}
             given = {"int": 2, "int | None": 2, "float": 1.5, "bool": True}
-            value = given.get(str(spec.type), Path("file"))
-            (search if is_of_search else mine)[spec.name] = value
+            (search if is_of_search else mine)[spec.name] = given.get(str(spec.type), Path("file"))
     with pytest.raises(UsageError, match=f"^{option} .*--context: "):
         TranslationConfig(context=1, search=SearchOptions(**search), **mine)
 

@@ -107,8 +107,7 @@ def test_no_copy_translates_all_lines(vocabulary: Vocabulary) -> None:
 
 def test_a_tag_is_no_text(tagging: Vocabulary) -> None:
     translator, engine = inventing(tagging, {"alignment": True})
-    lines = [">>de<< 2024", ">>de<<-", ">>de<<  ", "<b> -"]
-    found = translator.translate(lines)
+    found = translator.translate([">>de<< 2024", ">>de<<-", ">>de<<  ", "<b> -"])
     assert [one.text for one in found[:3]] == ["2024", "-", ""]
     assert found[2] == BLANK
     assert len(engine.searched) == 1  # <b> is no tag
@@ -140,8 +139,7 @@ def test_a_prefix_is_searched_for(vocabulary: Vocabulary) -> None:
 def test_a_line_with_a_term_is_translated(vocabulary: Vocabulary, tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("24/7\ta dog\n😀\tcat\nhouse\tcat\n")
     translator, _ = inventing(vocabulary, {"terms": tmp_path / "terms.tsv"})
-    lines = ["24/7", "24/8", "😀"]
-    found = translator.translate(lines)
+    found = translator.translate(["24/7", "24/8", "😀"])
     assert [one.copied for one in found] == [False, True, False]
     assert [[term.is_placed for term in one.terms] for one in found] == [[True], [], [False]]
 
@@ -162,8 +160,7 @@ def test_a_copy_says_so_in_every_form(vocabulary: Vocabulary) -> None:
     "line", ["<b>½</b>", "<i>Ⅳ</i> <b>{name}</b>", "<p>①</p>", "<b>-</b>", "1_000 <code>ab</code>"]
 )
 def test_markup_without_letters_stays(model_file: Path, line: str) -> None:
-    translator = nmt.Translator.load(model_file, markup="html")
-    (found,) = translator.translate([line])
+    (found,) = nmt.Translator.load(model_file, markup="html").translate([line])
     assert (found.text, found.copied) == (line, True)
 
 

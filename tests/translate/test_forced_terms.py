@@ -75,8 +75,7 @@ def test_what_has_no_place_is_reported_and_the_line_translated(
     translate_text: TranslateText, terms: Path
 ) -> None:
     short = translate_text(TEXT, "--terms", terms, "--max-tokens", "1")
-    free = translate_text(TEXT, "--max-tokens", "1")
-    assert (short.status, short.stdout) == (0, free.stdout)
+    assert (short.status, short.stdout) == (0, translate_text(TEXT, "--max-tokens", "1").stdout)
     assert re.search("in: 3 lines .* line 1: cat -> Katze", short.stderr)
     found = translate_text(TEXT, "--terms", terms, "--max-tokens", "1", "--format", "jsonl")
     entries = [json.loads(line) for line in found.stdout.split("\n")[:-1]]
@@ -129,8 +128,7 @@ def test_python_takes_terms_and_copies_of_the_file(
 ) -> None:
     options = SearchOptions(beam_size=2)
     for model in (model_file, [model_file, other_model]):
-        translator = package.Translator.load(model, options, terms=terms)
-        (found,) = translator.translate(["the house"])
+        (found,) = package.Translator.load(model, options, terms=terms).translate(["the house"])
         assert has_phrase(found.text, "Haus")
         assert [(one.source, one.is_placed) for one in found.terms] == [("house", True)]
     config = TranslationConfig(models=(model_file,), search=options, terms=terms)

@@ -86,11 +86,9 @@ def test_a_list_of_other_lines_is_refused(lines: tuple[int, ...], message: str) 
     ],
 )
 def test_features_of_moses_and_marian_are_passed_over(features: str) -> None:
-    texts = ("a b |||", " |||", "|||")
-    lines = [f"0 ||| {text} {features} ||| -1" for text in texts]
+    lines = [f"0 ||| {text} {features} ||| -1" for text in ("a b |||", " |||", "|||")]
     assert read(*lines) == [Entry(0, "a b", -1.0), Entry(0, "", -1.0), Entry(0, "", -1.0)]
-    whole = next(read_n_best(lines[:1], "list", features=False))
-    assert whole.text == f"a b ||| {features}"
+    assert next(read_n_best(lines[:1], "list", features=False)).text == f"a b ||| {features}"
     assert read("0 ||| 1 ||| x= y ||| -1") == [Entry(0, "1 ||| x= y", -1.0)]
 
 

@@ -60,13 +60,11 @@ def written(folder: Path, name: str, content: str) -> Path:
 
 
 def remembered(translator: nmt.Translator, *lines: str) -> list[str | None]:
-    found = translator.translate(lines)
-    return [one.text if one.remembered else None for one in found]
+    return [one.text if one.remembered else None for one in translator.translate(lines)]
 
 
 def test_a_line_that_stands_there_gets_its_translation(model_file: Path, tmp_path: Path) -> None:
-    memory = written(tmp_path, "old.tmx", TMX)
-    translator = nmt.Translator.load(model_file, OPTIONS, memory=memory)
+    translator = nmt.Translator.load(model_file, OPTIONS, memory=written(tmp_path, "old.tmx", TMX))
     without = nmt.Translator.load(model_file, OPTIONS)
     lines = ["the bird", "The cat & the dog.", "", "the cat & the dog.", "Кошка 猫"]
     found = translator.translate(lines)
@@ -107,8 +105,7 @@ def test_tags_never_change(model_file: Path, tmp_path: Path) -> None:
     memory = written(tmp_path, "old.tsv", "\n".join(["en\tde", *pairs]))
     translator = nmt.Translator.load(model_file, OPTIONS, memory=memory, markup="html")
     lines = ["the <b>cat</b>", "the <i>dog</i>", "the cat", "a &amp; b &lt; c"]
-    expected = ["die <b>Katze</b>", None, None, "A &amp; B &lt; C"]
-    assert remembered(translator, *lines) == expected
+    assert remembered(translator, *lines) == ["die <b>Katze</b>", None, None, "A &amp; B &lt; C"]
 
 
 def test_a_catalogue_gets_what_an_older_one_has(translate: Nmt, tmp_path: Path) -> None:

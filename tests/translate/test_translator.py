@@ -172,8 +172,7 @@ def test_segments_that_join_to_the_same_text_count_once(vocabulary: Vocabulary) 
         for own in ([("a b", -1.0), ("a", -2.0)], [("c", -1.0), ("b c", -1.5), ("d", -2.5)])
     ]
     # By score: a b c; a b b c; a c; again a b c, left out; a b d and the rest, which are too many.
-    found = joining(translator).joined(segments, parts)
-    assert best(found.n_best) == ["a b c", "a b b c", "a c"]
+    assert best(joining(translator).joined(segments, parts).n_best) == ["a b c", "a b b c", "a c"]
     parts[1].pop()
     parts[0].append(Translation("x", -9.0, -9.0, (), (), 1))
     wider, _ = copier(vocabulary, beam_size=6, n_best=6)
@@ -183,8 +182,7 @@ def test_segments_that_join_to_the_same_text_count_once(vocabulary: Vocabulary) 
 
 def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) -> None:
     translator, model = copier(vocabulary, batch_tokens=40)
-    lines = [f"{n:02} {'cat ' * (1 + n % 5)}" for n in range(30)]
-    translator.translate(lines)
+    translator.translate([f"{n:02} {'cat ' * (1 + n % 5)}" for n in range(30)])
     assert sum(rows for rows, _ in model.shapes) == 30
     assert all(rows * length <= 40 or rows == 1 for rows, length in model.shapes)
     lengths = [length for _, length in model.shapes]

@@ -93,8 +93,7 @@ def test_subwords_that_a_dictionary_lacks_are_taken_apart_or_unknown() -> None:
 
 def test_tokens_of_text_have_their_marks_before_words() -> None:
     vocabulary = Vocabulary(model_of_codes(codes(learned_merges(WORDS, 30))))
-    ids = vocabulary.encode(["dogs ☃x, Hund"])[0]
-    tokens = vocabulary.tokens(ids)
+    tokens = vocabulary.tokens(vocabulary.encode(["dogs ☃x, Hund"])[0])
     assert "".join(tokens).replace("<0xE2><0x98><0x83>", "☃") == "\u2581dogs\u2581☃x,\u2581Hund"
     assert tokens[0].startswith("\u2581")
     assert not any(token.endswith("\u2581") for token in tokens[-2:])
@@ -144,14 +143,12 @@ def test_places_of_tokens_are_those_of_their_text(vocabulary: Vocabulary) -> Non
 def test_words_are_aligned_by_their_subwords(vocabulary: Vocabulary) -> None:
     src, tgt = (vocabulary.tokens(ids) for ids in vocabulary.encode(["the dogs hound", "Hunden x"]))
     assert len(src) > 3
-    found = align_words([len(src) - 1] * len(tgt), src, tgt)
-    assert found == [(2, 0), (2, 1)]
+    assert align_words([len(src) - 1] * len(tgt), src, tgt) == [(2, 0), (2, 1)]
 
 
 def test_long_text_is_cut_before_a_word(vocabulary: Vocabulary) -> None:
     text = "the dogs see the other dogs and then they are there"
-    ids = vocabulary.encode([text])[0]
-    segments = split_ids(vocabulary, ids, 12, ("en", "de"))
+    segments = split_ids(vocabulary, vocabulary.encode([text])[0], 12, ("en", "de"))
     parts = vocabulary.decode([segment.source.ids for segment in segments])
     assert len(parts) > 1
     assert " ".join(parts) == text

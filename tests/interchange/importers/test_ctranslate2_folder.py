@@ -90,8 +90,7 @@ class Binary:
         for named, values in self.variables.items():
             kind = TYPES.index(values.dtype.str.replace("|", "<"))
             parts.append(name(named) + struct.pack(f"<B{values.ndim}I", values.ndim, *values.shape))
-            is_old = self.version < 4
-            sizes = (values.itemsize, values.size) if is_old else (kind, values.nbytes)
+            sizes = (values.itemsize, values.size) if self.version < 4 else (kind, values.nbytes)
             parts.append(struct.pack("<BI", *sizes) + values.tobytes())
         if self.version > 2:
             parts.append(struct.pack("<I", len(self.aliases)))
@@ -221,8 +220,7 @@ def test_a_package_of_argos_says_what_segments_its_text(
         found = importing(nmt, folder, tmp_path / f"{folder.name}.safetensors")
         assert translated(nmt, found) == explicit
     (package / "metadata.json").write_text(json.dumps(metadata | {"target_prefix": "__de__"}))
-    words = ("import", "ctranslate2", package, tmp_path / "b")
-    assert "target_prefix" in nmt(*words).refusal(2)
+    assert "target_prefix" in nmt("import", "ctranslate2", package, tmp_path / "b").refusal(2)
 
 
 def test_an_argos_package_of_nmt_comes_back(nmt: Nmt, tmp_path: Path) -> None:

@@ -64,8 +64,7 @@ def test_check_tells_how_many_lines_are_equal(importer: Importer, tmp_path: Path
         f"line 2, nmt: {outputs[1]}",
     ]
     write(output, ["Sie."])
-    line = importer.refusal(1, POST, words=(*LANGS, *check))
-    assert "3 lines of source, but 1 of output" in line
+    assert "3 lines of source, but 1 of output" in importer.refusal(1, POST, words=(*LANGS, *check))
     assert "two files" in importer.refusal(2, POST, words=(*LANGS, "--check", "one"))
 
 

@@ -42,8 +42,7 @@ def test_a_folder_is_imported_once_and_translates_as_its_import(
     assert len(imports) == 1
     (imported,) = folder.glob("imported-by-nmt-*")
     assert [str(imported) in answer.stderr for answer in done] == [True, False]
-    model = import_huggingface(nmt, folder)
-    wanted = nmt("translate", model, "--input", source, *QUICK).stdout
+    wanted = nmt("translate", import_huggingface(nmt, folder), "--input", source, *QUICK).stdout
     assert [answer.stdout for answer in done] == [wanted, wanted]
     assert len(set(wanted.splitlines())) > 1
 
@@ -58,8 +57,7 @@ def test_a_folder_that_has_changed_is_imported_again(tmp_path: Path, imports: li
     weights["model.shared.weight"][5] += 1
     save_file(weights, folder / "model.safetensors")
     os.utime(folder / "model.safetensors", ns=(before.st_atime_ns, before.st_mtime_ns))
-    second = model_of(folder)
-    assert second != first and not first.exists()
+    assert model_of(folder) != first and not first.exists()
     assert len(imports) == 2
 
 

@@ -48,8 +48,7 @@ from nmt.models.model_file import load_model, model_checksum, read_card
 
 
 def test_positions_are_marian_s_if_nobody_says_otherwise(nmt: Nmt, tmp_path: Path) -> None:
-    folder = MarianMT().write(tmp_path / "opus")
-    _, card = load_model(import_huggingface(nmt, folder))
+    _, card = load_model(import_huggingface(nmt, MarianMT().write(tmp_path / "opus")))
     assert isinstance(card.config, TransformerConfig)
     assert card.config.positions == "sinusoidal_halves"
     assert card.max_src_tokens == 511  # of 512 positions, one is for eos
@@ -81,8 +80,7 @@ def test_a_spelt_special_token_is_text(nmt: Nmt, tmp_path: Path, model_type: str
 
 def pickle(folder: Path, is_zip: bool) -> None:
     path = folder / "model.safetensors"
-    pickled = folder / "pytorch_model.bin"
-    torch.save(load_file(path), pickled, _use_new_zipfile_serialization=is_zip)
+    torch.save(load_file(path), folder / "pytorch_model.bin", _use_new_zipfile_serialization=is_zip)
     path.unlink()
 
 
@@ -126,8 +124,7 @@ def test_added_tokens_are_split_off_from_text(nmt: Nmt, tmp_path: Path) -> None:
     model = import_huggingface(nmt, folder)
     assert_same(model, LINES, theirs.log_probs)  # their rows have a share in the softmax
     vocabulary = read_card(model).tgt_vocabulary
-    around = ["ghi ", " jkl ", "jkl"]
-    ghi, spaced, jkl = vocabulary.encode(around)
+    ghi, spaced, jkl = vocabulary.encode(["ghi ", " jkl ", "jkl"])
     (term,), (terms,) = vocabulary.encode(["<term>", "<term>s"])
     found = vocabulary.encode(["ghi <term> jkl <term>sjkl", "<term><term>"])
     assert found == [[*ghi, term, *spaced, terms, *jkl], [term, term]]
@@ -201,8 +198,7 @@ def test_pieces_of_a_list_are_read_as_marian_writes_them(tmp_path: Path) -> None
     lines[1] = b"? no\n: 1\n"
     path = tmp_path / "vocab.yml"
     path.write_bytes(b"".join(reversed(lines)))
-    found = pieces_by_id(path)
-    assert found == {id_: piece for id_, piece in enumerate(keys) if piece}
+    assert pieces_by_id(path) == {id_: piece for id_, piece in enumerate(keys) if piece}
     (tmp_path / "vocab").write_bytes(b"no\r\n'a'\r\n")
     assert pieces_by_id(tmp_path / "vocab") == {0: "no", 1: "'a'"}
 
@@ -405,8 +401,7 @@ def test_what_published_folders_say_besides_is_harmless(nmt: Nmt, tmp_path: Path
     generation = {"max_length": 512, "num_beams": 6, "renormalize_logits": True}
     with_values("generation_config.json", bad_words_ids=[[pad]], **generation)(folder)
     tokenizer = {"tokenizer_class": "MarianTokenizer", "sp_model_kwargs": {}, "backend": "custom"}
-    token = {"content": "<pad>", "special": True, "single_word": False}
-    listed = {str(pad): token}
+    listed = {str(pad): {"content": "<pad>", "special": True, "single_word": False}}
     with_values("tokenizer_config.json", added_tokens_decoder=listed, **tokenizer)(folder)
     with_values("special_tokens_map.json", eos_token="</s>", unk_token={"content": "<unk>"})(folder)
     for name in ("README.md", "tf_model.h5", "training_args.bin", "train.py"):

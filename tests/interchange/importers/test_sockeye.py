@@ -2,21 +2,11 @@
 
 from pathlib import Path
 
+import foreign_folders
 import pytest
 import torch
-from foreign_folders import (
-    FOLDERS,
-    Importer,
-    Spoil,
-    changed,
-    edited,
-    put,
-    replaced,
-    taken,
-    without,
-)
 
-POST = FOLDERS / "sockeye" / "post"
+POST = foreign_folders.FOLDERS / "sockeye" / "post"
 PARAMS, TARGETS = "params.best", "vocab.trg.0.json"
 KEYS_AND_VALUES = "decoder.layers.1.enc_attention.ff_kv.weight"
 
@@ -41,11 +31,13 @@ KEYS_AND_VALUES = "decoder.layers.1.enc_attention.ff_kv.weight"
     ],
 )
 def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, line: str, new: str, said: str
+    importer: foreign_folders.Importer, line: str, new: str, said: str
 ) -> None:
     old = f"{line}\n".encode()
     assert old in (POST / "config").read_bytes()
-    spoil = changed("config", lambda config: config.replace(old, f"{new}\n".encode()))
+    spoil = foreign_folders.changed(
+        "config", lambda config: config.replace(old, f"{new}\n".encode())
+    )
     assert said in importer.refusal(2, POST, spoil)
 
 
@@ -56,25 +48,29 @@ def swap_ends(ids: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "status", "said"),
     [
-        (replaced("config", b"!ModelConfig {}"), 1, "no settings of Sockeye 3"),
-        (replaced("config", b"!!python/object/apply:len [[]]"), 1, "not YAML"),
-        (replaced("config", b"a: &a [1]\nb: {<<: *a}"), 1, "not YAML"),
-        (replaced("config", b"- 1"), 1, "not YAML"),
-        (taken(PARAMS, "encoder.layers.0.ff.ff1.weight"), 1, "lacks "),
-        (put(PARAMS, torch.ones(64, 64), KEYS_AND_VALUES), 1, "no matrix for 4 heads"),
-        (put(PARAMS, torch.ones(2), "length_ratio.x"), 2, "length_ratio"),
-        (taken(PARAMS, "output_layer.bias"), 1, "no model of Sockeye 3"),
-        (put(PARAMS, Path("x"), "x"), 1, "more than tensors"),
-        (put(PARAMS, torch.ones(()), "x"), 2, "model.x"),
-        (edited(TARGETS, swap_ends), 1, "does not begin with <pad>"),
-        *((without(name), 1, f"{name}: ") for name in (TARGETS, PARAMS, "config")),
+        (foreign_folders.replaced("config", b"!ModelConfig {}"), 1, "no settings of Sockeye 3"),
+        (foreign_folders.replaced("config", b"!!python/object/apply:len [[]]"), 1, "not YAML"),
+        (foreign_folders.replaced("config", b"a: &a [1]\nb: {<<: *a}"), 1, "not YAML"),
+        (foreign_folders.replaced("config", b"- 1"), 1, "not YAML"),
+        (foreign_folders.taken(PARAMS, "encoder.layers.0.ff.ff1.weight"), 1, "lacks "),
+        (
+            foreign_folders.put(PARAMS, torch.ones(64, 64), KEYS_AND_VALUES),
+            1,
+            "no matrix for 4 heads",
+        ),
+        (foreign_folders.put(PARAMS, torch.ones(2), "length_ratio.x"), 2, "length_ratio"),
+        (foreign_folders.taken(PARAMS, "output_layer.bias"), 1, "no model of Sockeye 3"),
+        (foreign_folders.put(PARAMS, Path("x"), "x"), 1, "more than tensors"),
+        (foreign_folders.put(PARAMS, torch.ones(()), "x"), 2, "model.x"),
+        (foreign_folders.edited(TARGETS, swap_ends), 1, "does not begin with <pad>"),
+        *((foreign_folders.without(name), 1, f"{name}: ") for name in (TARGETS, PARAMS, "config")),
     ],
 )
 def test_a_damaged_or_other_file_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
+    importer: foreign_folders.Importer, spoil: foreign_folders.Spoil, status: int, said: str
 ) -> None:
     assert said in importer.refusal(status, POST, spoil)
 
 
-def test_languages_must_be_named(importer: Importer) -> None:
+def test_languages_must_be_named(importer: foreign_folders.Importer) -> None:
     assert "--src and --tgt" in importer.refusal(2, POST, words=())

@@ -117,8 +117,7 @@ def test_a_prefix_may_have_a_comma_and_the_name_of_a_folder(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["tsv", "csv", "jsonl", "zip", "tmx", "parquet"])
 def test_suffixes_count_in_any_case(tmp_path: Path, name: str) -> None:
-    given = FORMATS[name](tmp_path, TEXT)
-    file, colon, columns = given.removeprefix(f"{tmp_path}/").partition(":")
+    file, colon, columns = FORMATS[name](tmp_path, TEXT).removeprefix(f"{tmp_path}/").partition(":")
     upper = tmp_path / file.upper()
     (tmp_path / file).rename(upper)
     if upper.is_dir():

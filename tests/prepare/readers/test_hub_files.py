@@ -92,8 +92,7 @@ def test_each_option_reads_its_files_of_a_folder(tmp_path: Path, stderr: Stderr)
         lines = "".join(json.dumps({"en": src, "de": tgt}) + "\n" for src, tgt in text)
         (tmp_path / "hub" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     hub = f"{tmp_path}/hub"
-    pattern = f"{hub}/dev*"
-    job = Job.of(tmp_path / "out", train=(hub,), valid=hub, test=(pattern,), vocab_size=330)
+    job = Job.of(tmp_path / "out", train=(hub,), valid=hub, test=(f"{hub}/dev*",), vocab_size=330)
     folder = job.prepare()
     assert pairs_in(folder) == pairs(40)
     told = stderr()
@@ -151,5 +150,4 @@ def test_two_tables_must_be_in_step(files: str, message: str) -> None:
     Path("two.tsv").write_text("a\tb\n")
     save(Path("a.parquet"), {"id": [1], "text": ["x"]})
     with pytest.raises(DataError, match=message):
-        table = find_reader(files, ("en", "de"), UTF8)
-        list(table.rows(int))  # type: ignore[union-attr]
+        list(find_reader(files, ("en", "de"), UTF8).rows(int))  # type: ignore[union-attr]

@@ -105,8 +105,7 @@ def test_units_in_another_script_lack_a_side(tmp_path: Path) -> None:
     valid = f"{tmp_path}/valid"
     for lang in ("en", "zh"):
         (tmp_path / f"valid.{lang}").write_text(f"something in {lang}\n")
-    train = f"{tmp_path}/memory.tmx"
-    job = job_of(tmp_path, train, valid=valid, tgt_lang="zh", keep=("script",))
+    job = job_of(tmp_path, f"{tmp_path}/memory.tmx", valid=valid, tgt_lang="zh", keep=("script",))
     folder = job.prepare()
     assert folder.info.train.corpora[0].rejected == {"missing": 2}
     assert pairs_in(folder) == [pair for n, pair in enumerate(pairs(40)) if n not in (20, 30)]

@@ -73,8 +73,7 @@ def test_a_member_is_found_by_the_meaning_of_its_code(
 
 
 def table(separator: str) -> bytes:
-    rows = [("en", "de"), *pairs(60)]
-    return "".join(f"{src}{separator}{tgt}\n" for src, tgt in rows).encode()
+    return "".join(f"{src}{separator}{tgt}\n" for src, tgt in [("en", "de"), *pairs(60)]).encode()
 
 
 @pytest.mark.parametrize(
@@ -93,8 +92,7 @@ def test_tables_and_memories_in_archives_are_read(
     job: Job, tmp_path: Path, content: dict[str, bytes], name: str
 ) -> None:
     pack(tmp_path / "x.zip", content)
-    folder = job.but(train=(f"{tmp_path}/{name}",)).prepare()
-    assert sorted(pairs_in(folder)) == sorted(pairs(60))
+    assert sorted(pairs_in(job.but(train=(f"{tmp_path}/{name}",)).prepare())) == sorted(pairs(60))
     assert not [*tmp_path.rglob("*.partial")]
 
 

@@ -55,10 +55,9 @@ def main() -> None:
     of_fairseq = FairseqConverter(
         str(FAIRSEQ / "post" / "checkpoint_last.pt"), str(FAIRSEQ / "post"), "en", "de"
     )
-    of_opennmt = OpenNMTPyConverter(str(OPENNMT / "model_step_1200.pt"))
     for model, converter, text in (
         ("post", of_fairseq, FAIRSEQ / "post"),
-        ("apart", of_opennmt, OPENNMT),
+        ("apart", OpenNMTPyConverter(str(OPENNMT / "model_step_1200.pt")), OPENNMT),
     ):
         folder = HERE / model
         with mock.patch("torch.load", load_as_it_was):

@@ -48,8 +48,7 @@ def main(text: str) -> None:
             ours = as_text(kind, pieces)
             # Some run on until the limit, and have no end that was scored. Others are in pieces
             # that their text does not have, so that there is no score of the text.
-            is_ended = len(pieces.split()) < LONGEST
-            if is_ended and pieces_of(kind, ours, text) == pieces.split():
+            if len(pieces.split()) < LONGEST and pieces_of(kind, ours, text) == pieces.split():
                 ended.append((line, ours, f"{float(score):.6f}"))
         for column, name in enumerate(("source", "output", "scores")):
             write(f"{model}/{name}.txt", [row[column] for row in ended[:LINES]])
