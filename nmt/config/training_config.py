@@ -74,15 +74,6 @@ class TrainingConfig:
     label_smoothing: float = fraction(
         0.1, "Share of probability spread evenly over the vocabulary."
     )
-    sampled_types: int = value(
-        0,
-        "Types of the vocabulary that each micro-batch on a CPU draws, and computes besides those of "
-        "its targets, in place of all others; 0: compute all. For small models, the output layer is "
-        "a third of an update, which this saves. GPUs, models with an output_bias, and validation "
-        "compute all.",
-        minimum=0,
-        below=1e6,
-    )
     guided_alignment: float = value(
         0.0,
         "Weight of a second loss, which guides one head of attention to the source towards word "

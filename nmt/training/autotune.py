@@ -153,11 +153,8 @@ def _trial(
     tokens = min(rows, -(-recipe.training.batch_tokens // ranks.world_size), tokens)
     batch = even_batch(max(tokens, length), length, min(sizes))
 
-    config = recipe.training
-
     def train_on_batch(model: TranslationModel) -> None:
-        arguments = model, batch, config.label_smoothing
-        loss, _ = losses_of(*arguments, sampled_types=config.sampled_types)
+        loss, _ = losses_of(model, batch, recipe.training.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
 
     return build_model(recipe.architecture, recipe.model, *sizes), train_on_batch

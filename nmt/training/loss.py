@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,17 +23,10 @@ OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor |
 
 
 def losses_of(
-    model: TranslationModel,
-    batch: Batch,
-    label_smoothing: float,
-    *,
-    sampled_types: int = 0,
-    compiled: bool = False,
+    model: TranslationModel, batch: Batch, label_smoothing: float, *, compiled: bool = False
 ) -> tuple[Tensor, ...]:
     """Run a model forward, and return its losses on a batch, summed over target tokens.
 
-    sampled_types: how many types to draw that are not among the targets, in place of all others;
-        0: take all types.
     compiled: whether torch.compile fuses the operations on logits.
 
     Returns scalars: the smoothed loss; the negative log-likelihood, which has no gradient; and the
@@ -47,47 +39,8 @@ def losses_of(
         states, queries, keys = model.forward_with_head(batch, GUIDED_HEAD)
         alignment = (alignment_loss(queries, keys, batch),)
     arguments = states, model.output_projection, batch.targets, label_smoothing
-    bias, others = model.output_bias, len(model.output_projection) - len(batch.targets)
-    is_sampled = bias is None and states.device.type == "cpu" and torch.is_grad_enabled()
-    if is_sampled and 0 < sampled_types < others:
-        loss, nll = sampled_cross_entropy(*arguments, sampled_types)
-    else:
-        loss, nll = smoothed_cross_entropy(*arguments, bias=bias, compiled=compiled)
+    loss, nll = smoothed_cross_entropy(*arguments, bias=model.output_bias, compiled=compiled)
     return loss, nll, *alignment
-
-
-def sampled_cross_entropy(
-    states: Tensor,
-    projection: Tensor,
-    targets: Tensor,
-    label_smoothing: float,
-    sampled_types: int,
-) -> tuple[Tensor, Tensor]:
-    """Return the losses of `smoothed_cross_entropy`, whose normaliser a sample estimates.
-
-    Only the softmax needs all V logits. It gets those of the m types that are targets, and of k
-    others, drawn evenly without replacement. Each of these counts (V - m) / k times, so that the
-    sum of exp(logits) has the right mean (Jean et al. 2015, section 3, with an even draw). What
-    smoothing adds is exact, since the mean of all logits comes from the projection's mean row:
-
-        loss = (1 - eps) * nll + eps * (log normaliser - mean logit)
-             = nll + eps * (logit of the target - mean logit)
-
-    All arguments and results are as there, with V - m of at least k = `sampled_types`.
-    """
-    present, columns = targets.unique(return_inverse=True)  # (m,), (n,)
-    # In the order of random numbers, so that the draw has no ties.
-    chances = torch.rand(len(projection), device=states.device)  # (V,)
-    others = chances.index_fill_(0, present, -1.0).topk(sampled_types).indices
-    types = torch.cat((present, others))  # (m + k,)
-    weights = projection.new_zeros(len(types), dtype=torch.float32)
-    weights[len(present) :] = math.log((len(projection) - len(present)) / sampled_types)
-    rows, mean_row = projection.index_select(0, types), projection.mean(0, dtype=torch.float32)
-    loss, nll = smoothed_cross_entropy(states, rows, columns, 0.0, bias=weights)
-    if label_smoothing:
-        towards_targets = rows.index_select(0, columns).float() - mean_row  # (n, D)
-        loss = loss + label_smoothing * (states[: len(targets)].float() * towards_targets).sum()
-    return loss, nll
 
 
 def smoothed_cross_entropy(

@@ -177,13 +177,8 @@ class TrainStep:
 
         num_tokens: of the update.
         """
-        losses = losses_of(
-            self.model,
-            batch,
-            self.config.label_smoothing,
-            sampled_types=self.config.sampled_types,
-            compiled=self._compiles_loss,
-        )
+        smoothing = self.config.label_smoothing
+        losses = losses_of(self.model, batch, smoothing, compiled=self._compiles_loss)
         self._backward(losses, num_tokens)
         return tuple(of_batch.detach() for of_batch in losses)
 

@@ -14,7 +14,7 @@ from nmt.data.batches import FixedShape
 from nmt.models.base import BARRED
 from nmt.models.registry import build_model
 from nmt.training import loss as loss_module
-from nmt.training.loss import losses_of, sampled_cross_entropy
+from nmt.training.loss import losses_of
 from nmt.training.loss import smoothed_cross_entropy as projected_cross_entropy
 
 TOKENS, TYPES = 7, 11
@@ -154,54 +154,6 @@ def test_without_a_gradient_none_is_computed_for_weights_that_need_one(
                 bias=torch.nn.Parameter(bias),
             )
     assert [wanted for *_, wanted in calls] == [True, False, False]
-
-
-def sampled_example() -> tuple[Tensor, Tensor, Tensor]:
-    """States (6, 5) of which the last is padding, projection (TYPES, 5), targets (5,) of 3 types."""
-    random = torch.Generator().manual_seed(4)
-    states, projection = (
-        torch.randn(rows, 5, generator=random).requires_grad_()
-        for rows in (6, TYPES)
-    )
-    return states, projection, torch.tensor([3, 7, 3, 0, 7])
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.1])
-def test_a_sample_of_all_other_types_has_the_loss_and_gradients_of_all(eps: float) -> None:
-    states, projection, targets = sampled_example()
-    found = sampled_cross_entropy(states, projection, targets, eps, TYPES - 3)
-    wanted = projected_cross_entropy(states, projection, targets, eps)
-    torch.testing.assert_close(found, wanted)
-    gradients = [torch.autograd.grad(loss, (states, projection)) for loss, _ in (found, wanted)]
-    torch.testing.assert_close(*gradients)
-
-
-def test_the_normaliser_of_a_sample_is_right_on_average() -> None:
-    states, projection, targets = sampled_example()
-    few = states[:1], projection, targets[:1], 0.0
-    torch.manual_seed(1)
-    with torch.no_grad():
-        # exp(nll) is the sum of exp(logits) over all types, divided by exp(logit of the target).
-        sums = torch.stack([sampled_cross_entropy(*few, 3)[1].exp() for _ in range(4_000)])
-        wanted = projected_cross_entropy(*few)[1].exp()
-    error = sums.std() / len(sums) ** 0.5
-    assert error < 0.02 * wanted
-    assert abs(sums.mean() - wanted) < 4 * error
-
-
-def test_only_training_samples_types_and_each_draw_is_that_of_the_seed() -> None:
-    model = build_model("transformer", TINY["transformer"], SRC_VOCAB, TGT_VOCAB).eval()
-    batch = batch_of(SOURCES[:1], TARGETS[:1])
-
-    def loss_of(seed: int, sampled_types: int = 1) -> float:
-        torch.manual_seed(seed)
-        return losses_of(model, batch, 0.1, sampled_types=sampled_types)[0].item()
-
-    of_all = loss_of(1, sampled_types=0)
-    assert loss_of(1) == loss_of(1)
-    assert len({loss_of(seed) for seed in range(9)} | {of_all}) > 2
-    with torch.no_grad():
-        assert loss_of(1) == of_all
 
 
 def test_extreme_logits_stay_finite() -> None:
