@@ -4,12 +4,13 @@
 
 An address that ends with .txt or .zip is a list of Tatoeba: English, a tab, and the translation. It
 is split by English sentences, so that none of valid or test stands in train, whatever its case and
-marks. Any other address is a folder with train, val and test of each language. Its test lines that
-stand in train are left out.
+marks. Any other address is a folder with the files of Multi30k for de, fr and cs, else of 3AM, whose
+test lines that stand in train are left out.
 """
 
 from __future__ import annotations
 
+import gzip
 import random
 import re
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 
 HELD_OUT = {"ja": 1_000, "ar": 600}  # sentences of valid, and of test
 OTHER_HELD_OUT = 500
+MULTI30K = ("de", "fr", "cs")
 Pair = tuple[str, str]
 
 
@@ -52,12 +54,22 @@ def split_list(lines: Iterable[str], held_out: int) -> dict[str, list[Pair]]:
     return {"train": train, "valid": firsts[:held_out], "test": firsts[held_out:]}
 
 
+def read_lines(address: str, lang: str) -> list[str]:
+    content = gzip.decompress(fetch(f"{address}.gz")) if lang in MULTI30K else fetch(address)
+    return content.decode().split("\n")[:-1]
+
+
 def read_folder(address: str, lang: str) -> dict[str, list[Pair]]:
-    """Read the files of 3AM."""
+    """Read the files of 3AM, or of Multi30k."""
+    names = {"train": "train", "valid": "val", "test": "test"}
+    if lang in MULTI30K:
+        names["test"] = "test_2016_flickr"
     splits = dict[str, list[Pair]]()
-    for split, name in (("train", "train"), ("valid", "val"), ("test", "test")):
-        sides = [fetch(f"{address}/{name}.{one}").decode().split("\n")[:-1] for one in ("en", lang)]
+    for split, name in names.items():
+        sides = [read_lines(f"{address}/{name}.{one}", lang) for one in ("en", lang)]
         splits[split] = list(zip(*sides, strict=True))
+    if lang in MULTI30K:  # whose whole test set papers score
+        return splits
     known = [{pair[side] for pair in splits["train"]} for side in (0, 1)]
     splits["test"] = [
         pair for pair in splits["test"] if pair[0] not in known[0] and pair[1] not in known[1]

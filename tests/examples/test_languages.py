@@ -1,5 +1,6 @@
 """The text of examples/languages: nothing of valid or test stands in train."""
 
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def test_test_lines_that_stand_in_train_are_left_out(tmp_path: Path) -> None:
     assert splits["test"][0] == ("picture 9", "\u56fe 12")
 
 
+def test_the_test_set_of_multi30k_stays_whole(tmp_path: Path) -> None:
+    for name in ("train", "val", "test_2016_flickr"):
+        for lang in ("en", "cs"):
+            (tmp_path / f"{name}.{lang}.gz").write_bytes(gzip.compress(f"{lang}\n".encode() * 3))
+    splits = made_text(tmp_path / "work", "cs", tmp_path)
+    assert list(splits.values()) == [[("en", "cs")] * 3] * 3
+
+
 def test_a_language_without_text_is_refused(tmp_path: Path) -> None:
     done = make("languages", "text", "TGT=ka", f"WORK={tmp_path / 'work'}")
-    assert done.returncode == 2 and "zh, ja or ar" in done.stderr
+    assert done.returncode == 2 and "SRC=en TGT=ka" in done.stderr
