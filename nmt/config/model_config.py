@@ -95,9 +95,7 @@ class TransformerConfig(ModelConfig):
     attention_bias: bool = value(
         False, "Whether queries, keys, values and the output of attention have biases."
     )
-    output_bias: bool = value(
-        False, "Whether each target token has a bias, which is added to its logit."
-    )
+    output_bias: bool = value(False, "Whether a bias is added to the logit of each target token.")
     first_input: str = value(
         "bos",
         "Embedding that the decoder reads before the first token: that of bos, that of eos, or "
@@ -138,9 +136,7 @@ class TransformerConfig(ModelConfig):
         """Return what is wrong with the combination of values."""
         problems = []
         if self.num_heads > 0 and self.d_model % self.num_heads and not (self.d_k and self.d_v):
-            problems.append(
-                f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}"
-            )
+            problems.append(f"num_heads {self.num_heads} does not divide d_model {self.d_model}")
         elif self.num_heads > 0 and self.positions == "rotary" and self.head_widths[0] % 2:
             problems.append(
                 f"a head's queries are {self.head_widths[0]} wide, which is odd; rotary positions "

@@ -71,9 +71,7 @@ class TrainingConfig:
         "times as fast with onednn. A resumed run keeps its choice.",
         choices=("auto", "torch", "onednn"),
     )
-    label_smoothing: float = fraction(
-        0.1, "Share of probability spread evenly over the vocabulary."
-    )
+    label_smoothing: float = fraction(0.1, "Probability spread evenly over the vocabulary.")
     guided_alignment: float = value(
         0.0,
         "Weight of a second loss, which guides one head of attention to the source towards word "
@@ -108,9 +106,7 @@ class TrainingConfig:
     weight_decay: float = fraction(
         0.0, "Each update takes this share, times the learning rate, off all weights (AdamW's)."
     )
-    clip_norm: float = value(
-        0.0, "Largest norm of an update's gradient; 0: no clipping.", minimum=0.0
-    )
+    clip_norm: float = value(0.0, "Largest norm of an update's gradient; 0: no limit.", minimum=0)
     ema_decay: float = fraction(
         0.0,
         "Decay of an exponential moving average of the weights, which is then validated and "

@@ -203,9 +203,7 @@ def _read_inputs(
     if not any(text.lines for text in sources.train):
         raise DataError(f"the training text is empty: {', '.join(options.train)}")
     if not any(round(text.lines * text.weight) for text in sources.train):
-        raise UsageError(
-            "--weight: the weights are so small that an epoch has no pairs; raise them"
-        )
+        raise UsageError("--weight: so small that an epoch has no pairs; raise them")
     vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
     return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
 

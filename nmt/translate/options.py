@@ -130,9 +130,7 @@ class TranslationConfig:
         "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
         "attention, and words count from 0. jsonl adds the attention.",
     )
-    prefixes: bool = _text_value(
-        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX."
-    )
+    prefixes: bool = _text_value(False, "Read `SOURCE<TAB>PREFIX`. Translations begin with PREFIX.")
     encoding: str = _text_value(
         "utf-8", "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8."
     )

@@ -62,9 +62,7 @@ def test_a_code_is_reduced_to_the_shortest_code_of_its_language(codes: str, lang
 def test_variants_are_compared_by_script_and_region_with_their_likely_values(
     asked: str, rank: int | None, found: tuple[str, ...]
 ) -> None:
-    assert {code: languages.variant_rank(code, asked) for code in found} == dict.fromkeys(
-        found, rank
-    )
+    assert {one: languages.variant_rank(one, asked) for one in found} == dict.fromkeys(found, rank)
 
 
 @pytest.mark.parametrize(

@@ -280,9 +280,7 @@ def test_a_link_in_place_of_the_compressed_output_is_replaced(tmp_path: Path) ->
     assert (victim.read_text(), output.is_symlink()) == ("mine\n", False)
 
 
-def test_a_journal_of_another_user_is_refused(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_of_others_is_refused(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work(output)
     status = os.fstat
 

@@ -85,9 +85,7 @@ def flaws(folder: DataFolder) -> tuple[FlawRecord, ...]:
     return folder.info.train.corpora[0].flaws
 
 
-def test_without_fix_they_are_kept_counted_and_warned_of(
-    nmt: Nmt, job: Job, stderr: Stderr
-) -> None:
+def test_without_fix_they_are_kept_and_warned_of(nmt: Nmt, job: Job, stderr: Stderr) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == list(map(broken, range(SIZE)))
     assert flaws(folder) == (
@@ -119,9 +117,7 @@ def fixed(job: Job) -> Job:
     return job.but(fix=("encoding", "entities", "encoding"))
 
 
-def test_repaired_text_is_as_if_it_had_been_right(
-    fixed: Job, tmp_path: Path, stderr: Stderr
-) -> None:
+def test_repaired_text_is_as_if_it_were_right(fixed: Job, tmp_path: Path, stderr: Stderr) -> None:
     folder = fixed.but(keep_text=True).prepare()
     assert pairs_in(folder) == CLEAN
     assert [flaw.repaired for flaw in flaws(folder)] == [20, 12]

@@ -137,9 +137,7 @@ def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_
     assert Epochs(folder.train.shares, seed=1).visits == 24
 
 
-def test_a_small_language_gets_pieces_without_a_temperature(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_small_language_gets_pieces_at_temperature_1(prepare: Prepare, tmp_path: Path) -> None:
     src, tgt = map(list, zip(*pairs(600), strict=True))
     large = write(tmp_path, "large", en=src, de=tgt)
     small = write(tmp_path, "small", en=["one", "two"], fr=["cinquante", "cinquante mille"])

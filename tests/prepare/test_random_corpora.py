@@ -31,9 +31,7 @@ _ODD = """
 ␣ ␉ a\x00b a␍b ␍ \u2581 \ufffd e\u0301te\u0301 a\u2581b 日本語の文です это␣текст ***␣!!!␣123
 \ufeffmark <b>&amp;</b> ␣␣two␣␣spaces␣
 """
-ODD = [
-    text.encode() for text in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))
-]
+ODD = [one.encode() for one in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))]
 ODD.append(b"a \xff\xfe")
 OPTIONAL_RULES = [rule for rule in RULES if rule not in ALWAYS]
 
@@ -86,9 +84,7 @@ def write_side(draw: Random, path: str, lines: list[bytes]) -> list[bytes]:
         case _:
             Path(path).write_bytes(raw)
     found = [(line + end).removesuffix(b"\n") for line, end in zip(lines, ends, strict=True)]
-    found = [
-        line.removesuffix(b"\r") if end else line for line, end in zip(found, ends, strict=True)
-    ]
+    found = [one.removesuffix(b"\r") if end else one for one, end in zip(found, ends, strict=True)]
     return [line.removeprefix(b"\xef\xbb\xbf") if not n else line for n, line in enumerate(found)]
 
 

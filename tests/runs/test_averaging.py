@@ -193,9 +193,7 @@ def test_models_that_do_not_belong_together_are_refused(
         ("link", "one of"),
     ],
 )
-def test_an_average_replaces_nothing_but_a_model_of_no_run(
-    run: Path, out: str, message: str
-) -> None:
+def test_an_average_replaces_only_a_model_of_no_run(run: Path, out: str, message: str) -> None:
     (run / "notes").write_text("mine\n")
     (run / "round").symlink_to("round")
     (run / "link").symlink_to("checkpoints/update-00000250.safetensors")

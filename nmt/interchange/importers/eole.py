@@ -128,9 +128,7 @@ def _settings_of(path: Path, sides: Sequence[Mapping[str, Any]]) -> dict[str, An
         check_can_be_ours(path, side, {**_ONLY, "heads_kv": (None, heads)})
         others = [name for name, value in side.items() if value and not _KNOWN.fullmatch(name)]
         if others:
-            raise UsageError(
-                f"{path}: {others[0]} is {side[others[0]]!r}, and nmt imports no such models"
-            )
+            raise UsageError(f"{path}: {others[0]} is {side[others[0]]!r}, which nmt cannot import")
     check_alike(path, (encoder, decoder), _SAME.split())
     form = embeddings.get("position_encoding_type", "SinusoidalInterleaved")
     width = encoder.get("hidden_size", 512)
