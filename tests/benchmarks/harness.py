@@ -108,7 +108,9 @@ def environment() -> dict[str, str]:
     return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def in_turn(systems: dict[str, Callable[[], Measured]], rounds: int) -> dict[str, list[Measured]]:
+def in_turn(
+    systems: Mapping[str, Callable[[], Measured]], rounds: int
+) -> dict[str, list[Measured]]:
     """Measure the systems in turn, so that a slow minute hits all alike."""
     found: dict[str, list[Measured]] = {name: [] for name in systems}
     for _ in range(rounds):

@@ -117,8 +117,6 @@ def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_i
         ("xx tlh german", ""),
     ],
 )
-def test_a_language_has_all_scripts_of_its_text_unless_the_code_names_one(
-    codes: str, scripts: str
-) -> None:
+def test_a_language_has_all_scripts_unless_the_code_names_one(codes: str, scripts: str) -> None:
     for code in codes.split():
         assert " ".join(languages.scripts_of(code)) == scripts, code

@@ -234,9 +234,7 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize(("suffix", "partial"), [("", "partial"), (".gz", "compressed.partial")])
-def test_text_that_cannot_get_its_name_is_named_and_kept(
-    tmp_path: Path, suffix: str, partial: str
-) -> None:
+def test_text_that_cannot_get_its_name_is_kept(tmp_path: Path, suffix: str, partial: str) -> None:
     output = tmp_path / f"out{suffix}"
     output.mkdir()
     finished = f".out{suffix}.{partial}"

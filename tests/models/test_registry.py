@@ -206,9 +206,7 @@ def test_presets_have_parameters_as_by_hand(preset: str, matrices: int, vectors:
 @pytest.mark.parametrize("architecture", registry.ARCHITECTURES)
 def test_tied_embeddings_are_one(architecture: str, tie_embeddings: str, shared: int) -> None:
     model = tiny(architecture, tie_embeddings)
-    (names,) = (
-        names for names, p in registry.parameters_by_names(model) if p is model.output_projection
-    )
+    (names,) = (n for n, p in registry.parameters_by_names(model) if p is model.output_projection)
     sides = ["output_projection", "tgt_embedding", "src_embedding"]
     assert [name.partition(".")[0] for name in names] == sides[:shared]
     assert model.output_projection.shape == (TGT_VOCAB, TINY[architecture].d_model)

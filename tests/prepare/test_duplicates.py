@@ -75,9 +75,7 @@ def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:
         ("", "", 0),
     ],
 )
-def test_the_overlap_is_the_share_of_the_shorter_lines_4_grams(
-    one: str, other: str, overlap: int
-) -> None:
+def test_the_overlap_is_of_the_shorter_lines_4_grams(one: str, other: str, overlap: int) -> None:
     assert line_overlaps([one, "x", other], [other, "y", one]).tolist() == [overlap, 0, overlap]
 
 

@@ -71,9 +71,7 @@ def test_text_cannot_spell_a_language_token(prepare: Prepare, tmp_path: Path) ->
     assert "<2fr>" not in folder.src_vocabulary.tokens(ids)
 
 
-def test_each_pair_has_its_valid_text_and_each_test_its_languages(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_pairs_have_valid_text_and_tests_languages(prepare: Prepare, tmp_path: Path) -> None:
     folder = prepare(test=(f"de-fr={tmp_path}/held", f"en-de={tmp_path}/held"))
     assert [text.langs for text in folder.valid_texts] == [("en", "de"), ("de", "en"), ("en", "fr")]
     assert folder.valid_texts[1].lines() == (["x y"] * 2, ["held out"] * 2)

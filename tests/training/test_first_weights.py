@@ -324,9 +324,7 @@ def test_patterns_that_mean_nothing_are_refused(
 @pytest.mark.parametrize(
     "values", [{"precision": "bf16", "clip_norm": 1.0}, {"ema_decay": 0.9}], ids=["bf16", "average"]
 )
-def test_frozen_parameters_stay_bit_for_bit_while_others_move(
-    toy: Toy, values: dict[str, Value]
-) -> None:
+def test_frozen_parameters_stay_while_others_move(toy: Toy, values: dict[str, Value]) -> None:
     run = toy.train(freeze="encoder.*", max_updates=9, **values)
     torch.manual_seed(recipe().training.seed)
     start = dict(ModelReader(run / "last.safetensors").card.build().named_parameters())
