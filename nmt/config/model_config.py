@@ -113,9 +113,7 @@ class TransformerConfig(ModelConfig):
         "self-attention adds to keys and values (Shaw et al. 2018).",
         choices=("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"),
     )
-    first_position: int = _size(
-        0, "Position of a sentence's first token, for sinusoids.", minimum=0
-    )
+    first_position: int = _size(0, "Position of a line's first token, for sinusoids.", minimum=0)
     max_positions: int = _size(
         1024,
         "Positions with their own learned vector, including bos or eos; later ones share the last "
@@ -165,17 +163,13 @@ class ConvolutionalConfig(ModelConfig):
     num_encoder_layers: int = _layers(15, "Layers of the encoder.")
     num_decoder_layers: int = _layers(15, "Layers of the decoder, each with an attention.")
     d_hidden: int = _size(512, "Width of the convolutions' outputs.")
-    kernel_width: int = value(
-        3, "Tokens that a convolution covers, an odd number.", minimum=1, below=1000
-    )
+    kernel_width: int = value(3, "Tokens of a convolution, an odd number.", minimum=1, below=1000)
     dropout: float = fraction(
         0.2,
         "Probability that a unit is dropped: in embeddings, each convolution's input and the "
         "decoder's output.",
     )
-    max_positions: int = _size(
-        1024, "Positions with their own vector; later ones share the last vector."
-    )
+    max_positions: int = _size(1024, "Positions with their own vector; later ones share the last.")
 
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""

@@ -200,9 +200,7 @@ class AugmentConfig:
     upper_case: float = _share("both sides are put into upper case.")
     title_case: float = _share("each word of both sides begins with a capital.")
     typos: float = _share("the source gets a typo for each started 40 characters.")
-    drop_punctuation: float = _share(
-        "the source loses its last mark, or all marks at the edges of words."
-    )
+    drop_punctuation: float = _share("the source loses its last mark, or all at edges of words.")
     drop_diacritics: float = _share("the source loses its accents.")
     placeholders: float = _share(
         "both sides get the same number or placeholder, such as {name}, which is to be copied."

@@ -317,9 +317,7 @@ class TranslationConfig:
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        lists = {
-            name: sha256_file(file) + self._columns(name, file) for name, file in self.lists.items()
-        }
+        lists = {key: sha256_file(one) + self._columns(key, one) for key, one in self.lists.items()}
         encoding = Encoding.find(self.encoding).name
         identity = asdict(self) | lists | {"models": models, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))

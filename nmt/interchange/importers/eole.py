@@ -84,9 +84,7 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
         texts = [list(vocab[side]) for side in ("src", "tgt")]
         dropout = (config.get("training") or {}).get("dropout")
         own = vocab.get("specials") or {}
-        special = {
-            id_: str(own.get(name) or opennmt_py.SPECIAL[id_]) for id_, name in _SPECIAL.items()
-        }
+        special = {n: str(own.get(name) or opennmt_py.SPECIAL[n]) for n, name in _SPECIAL.items()}
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         if not options.segmenters:
             options = options._replace(segmenters=_segmenters_of(path, config))
