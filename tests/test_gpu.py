@@ -90,9 +90,7 @@ def test_every_model_finds_the_translations_of_the_cpu(kind: str) -> None:
     ids=["beam", "greedy", "lengths", "top-k and top-p", "sampling"],
 )
 @pytest.mark.parametrize("members", [1, 2])
-def test_translations_are_those_of_the_cpu(
-    model_file: Path, options: SearchOptions, members: int
-) -> None:
+def test_translations_are_the_cpus(model_file: Path, options: SearchOptions, members: int) -> None:
     options = replace(options, max_extra_tokens=10)
     lines = ["the old cat sees a bird.", "", "a dog hears the river and the small house."]
     prefixes = ["", "", "a bird"]
@@ -307,9 +305,7 @@ def test_the_first_weights_are_on_the_gpu_once(card: ModelCard, precision: str) 
     assert peak <= sum(vectors.held_bytes().values()) + 4 * 512  # which sizes are rounded to
 
 
-def test_what_fits_is_found_by_trying(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fits_is_found(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_metrics, "_LARGEST", 1024)  # to time larger products takes 0.8 GB
     torch.cuda.empty_cache()
     # A million tokens take several GB.

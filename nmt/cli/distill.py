@@ -89,9 +89,7 @@ class TextOptions:
     test: tuple[str, ...] = _text_value(
         (), "With --source: a test set. You can repeat it.", metavar="PREFIX"
     )
-    src_lang: str | None = like(
-        TranslationConfig, "src_lang", panel=_TEXT, help="Language of --source."
-    )
+    src_lang: str | None = like(TranslationConfig, "src_lang", panel=_TEXT, help="Source language.")
     tgt_lang: str | None = like(
         TranslationConfig, "tgt_lang", panel=_TEXT, help="Language of its translations."
     )

@@ -90,9 +90,7 @@ class RescoreOptions:
             yield "--weight is for --n-best"
         if self.in_total and (self.length_penalty, self.length_penalty_form) != (None, None):
             name = "" if self.length_penalty is not None else "-form"
-            yield (
-                f"--length-penalty{name} is for --scores, --tokens, --n-best; perplexity has none"
-            )
+            yield f"--length-penalty{name} is for --scores, --tokens, --n-best; perplexity has none"
 
     @property
     def in_total(self) -> bool:
@@ -110,9 +108,7 @@ class RescoreOptions:
 
 
 def rescore(
-    model: Annotated[
-        Path, argument("MODEL", "A model file, or a run folder (its best model is used).")
-    ],
+    model: Annotated[Path, argument("MODEL", "A model file, or a run folder for its best model.")],
     target: Annotated[
         Path | None,
         argument(

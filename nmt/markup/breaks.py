@@ -138,9 +138,7 @@ class MarkedLines(NamedTuple):
             between[-1] += before + first
             between += others
             for line in own if is_literal else ():
-                line.spelling = {
-                    sign: as_ for sign, as_ in line.spelling.items() if sign not in "<>&"
-                }
+                line.spelling = {one: raw for one, raw in line.spelling.items() if one not in "<>&"}
             lines += own
         if not lines and is_part:
             lines, between = [parse("", form)], [*between, ""]

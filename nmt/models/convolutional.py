@@ -202,9 +202,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         h = (h + self.attention(h, g, sentences, keys_values, sources)) * _HALF
         return (h + x) * _HALF  # type: ignore[no-any-return]
 
-    def step(
-        self, x: Tensor, g: Tensor, number: int, states: Sequence[ConvolutionalState]
-    ) -> Tensor:
+    def step(self, x: Tensor, g: Tensor, number: int, states: list[ConvolutionalState]) -> Tensor:
         """Decode one position x (N, H) of the hypotheses of some states: (N, H).
 
         Matrix products take all rows together. Only attention goes state by state.

@@ -270,9 +270,7 @@ class HeldOutLines(NamedTuple):
         by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=_MOST_LINES_A_RUN)
         return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
 
-    def compare(
-        self, side: TextSide, rows: Rows, *, least: float = 0.0
-    ) -> tuple[Overlaps, Overlaps]:
+    def compare(self, side: TextSide, rows: Rows, *, least: float = 0) -> tuple[Overlaps, Overlaps]:
         """Compare some lines of train with all these lines.
 
         least: the shorter line counts as at least this share of the longer one.

@@ -273,9 +273,7 @@ def _refuse(where: str, first: int, bad: Mask, problem: str, advice: str) -> Non
     """Raise DataError that names the first bad line of a mask; first: the mask's first line."""
     if bad.any():
         number = first + int(np.argmax(bad))
-        raise DataError(
-            f"{where} {number:,} {problem}; every line of valid and test is kept, so {advice}"
-        )
+        raise DataError(f"{where} {number:,} {problem}; valid and test keep all lines; {advice}")
 
 
 @dataclass

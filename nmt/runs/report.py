@@ -180,9 +180,7 @@ class Report:
         metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
         self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{self._time_left(update)}")
         for table in (_RARE, _WAIT):
-            rare = {
-                key: form for key, (least, form) in table.items() if record.get(key, 0) >= least
-            }
+            rare = {key: form for key, (low, form) in table.items() if record.get(key, 0) >= low}
             if rare:
                 self.run.log(f"{head}: {_metrics(record, rare)}", aloud=table is _RARE)
         status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"

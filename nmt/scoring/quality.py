@@ -107,9 +107,7 @@ class Curve:
         corrections = [(true - told)[group].mean() for group in groups]
         told = _inside(told + np.interp(told, [0, *centres], [0, *corrections]))
         ways = np.array([true / told - 1, (true - told) / (1 - told)])  # to 0, and to 1
-        lows, highs = np.transpose(
-            [list(map(np.percentile, ways[:, group], _ENDS)) for group in groups]
-        )
+        lows, highs = np.transpose([list(map(np.percentile, ways[:, n], _ENDS)) for n in groups])
         lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)  # if a few lines are far off
         usual = np.percentile(rows[:, 0], _USUAL)
         lists = means, deviations, weights, centres, corrections, lows, highs

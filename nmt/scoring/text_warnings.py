@@ -114,9 +114,7 @@ def _numbers(are_such: Iterable[object]) -> list[int]:
 def _full_stops(text: Text) -> Iterator[str]:
     numbers = _numbers(line.endswith(" .") for line in text.lines)
     if len(numbers) >= _FULL_STOPS:
-        remedy = (
-            "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
-        )
+        remedy = "BLEU is defined on detokenised text: undo tokenisation, or pass --tokenize none"
         yield _described(text, "end in ' .' and look tokenised", numbers, remedy)
 
 

@@ -211,9 +211,7 @@ def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
 def check_guided_alignment(recipe: Recipe) -> None:
     """Refuse a recipe whose model cannot be trained so, with UsageError."""
     if recipe.training.guided_alignment and not getattr(recipe.model, "source_end", True):
-        raise UsageError(
-            "guided_alignment is for models with source_end=true; set guided_alignment=0"
-        )
+        raise UsageError("guided_alignment needs source_end=true; set guided_alignment=0")
     if recipe.training.guided_alignment and recipe.architecture != "transformer":
         raise UsageError(
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
@@ -224,9 +222,7 @@ def check_guided_alignment(recipe: Recipe) -> None:
 def check_fit(recipe: Recipe, data: DataFolder) -> None:
     """Refuse a recipe that cannot be trained on some data, with UsageError."""
     if recipe.augment.any and data.train_text is None:
-        raise UsageError(
-            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
-        )
+        raise UsageError(f"{data.path} lacks text, which [augment] needs; prepare with --keep-text")
     check_guided_alignment(recipe)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":

@@ -253,9 +253,7 @@ class Trainer:
             self._halve_micro_batch()
             return True
         if scaler.has_diverged(bad, last=self.is_finished):
-            raise self._diverged(
-                f"no finite gradient in {bad} updates in a row, up to update {update:,}"
-            )
+            raise self._diverged(f"no finite gradient in {bad} updates, up to update {update:,}")
         return False
 
     def _halve_micro_batch(self) -> None:

@@ -130,9 +130,7 @@ class TranslationConfig:
         "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
         "attention, and words count from 0. jsonl adds the attention.",
     )
-    prefixes: bool = _text_value(
-        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX."
-    )
+    prefixes: bool = _text_value(False, "Read `SOURCE<TAB>PREFIX`. Translations begin with PREFIX.")
     encoding: str = _text_value(
         "utf-8", "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8."
     )
@@ -319,9 +317,7 @@ class TranslationConfig:
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        lists = {
-            name: sha256_file(file) + self._columns(name, file) for name, file in self.lists.items()
-        }
+        lists = {key: sha256_file(one) + self._columns(key, one) for key, one in self.lists.items()}
         encoding = Encoding.find(self.encoding).name
         identity = asdict(self) | lists | {"models": models, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))

@@ -153,9 +153,7 @@ class Translator:
         """
         texts, begun = _as_lines(lines), _as_lines(prefixes)
         if begun and len(begun) != len(texts):
-            raise UsageError(
-                f"{len(texts)} lines but {len(begun)} prefixes; give one for each line"
-            )
+            raise UsageError(f"{len(texts)} lines but {len(begun)} prefixes; give one a line")
         if any(begun):
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
@@ -215,9 +213,7 @@ class Translator:
         # searched by itself.
         windows, in_context = {}, dict[int, list[Found | None]]()
         if config.context:
-            before = [
-                [take(line).text.replace(LINE_END, " ") for line in some] for some in contexts
-            ]
+            before = [[take(line).text.replace(LINE_END, " ") for line in own] for own in contexts]
             windows = windows_of(texts, before, segments, language_pair)
             in_context = search_windows(self.engine, windows, segments, language_pair, on_step)
             for number in in_context:

@@ -88,9 +88,7 @@ def made_up(out: Path, *, pairs: int = 400_000, vocab_size: int = 32_000) -> Pat
     src_lengths = random.lognormal(math.log(24), 0.6, pairs)
     tgt_lengths = src_lengths * random.lognormal(0, 0.15, pairs)
     for name, count in (("train", pairs), ("valid", min(pairs, _VALID_LINES))):
-        sizes = [
-            np.clip(lengths[:count], 1, 150).astype(int) for lengths in (src_lengths, tgt_lengths)
-        ]
+        sizes = [np.clip(side[:count], 1, 150).astype(int) for side in (src_lengths, tgt_lengths)]
         starts = np.cumsum(sizes[0]) - sizes[0]  # of lines, in the words of all sources
         text = random.choice(len(words), int(sizes[0].sum()) + 150, p=chances)
         for lang, own, side in (("xx", sizes[0], words[text]), ("yy", sizes[1], words[text ^ 1])):

@@ -91,9 +91,7 @@ def main() -> None:
         parser.error(f"unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
         if not given.rehearse:
-            parser.error(
-                f"torch finds no GPU: {'; '.join(versions())}. make gpu REHEARSE=1 needs none"
-            )
+            parser.error(f"no GPU found: {'; '.join(versions())}. make gpu REHEARSE=1 needs none")
         try:
             with_gpu = environment()
         except NotHere as why:

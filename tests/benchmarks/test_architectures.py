@@ -153,9 +153,7 @@ def learn(runs: Mapping[str, Path], data: Path) -> dict[str, Curve]:
     curves = {name: curve_of(run) for name, run in runs.items()}
     further = max(one.updates[-1] for one in curves.values())
     if further > UPDATES:
-        pytest.fail(
-            f"runs of {data.parent} have {further} updates: take as many, or another folder"
-        )
+        pytest.fail(f"runs of {data.parent} have {further} updates: take as many, or a new folder")
     return curves
 
 

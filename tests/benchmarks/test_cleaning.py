@@ -81,8 +81,6 @@ def test_tokenisation_is_undone() -> None:
         lines: Sequence[str] = list(map(compose, pairs.tgt.lines[:MOSES_LINES]))
         trips = map(Moses(code, normalize=False, tokenize=True).round_trip, lines)
         changed[code] = sum(due != returned for due, returned in trips) / len(lines)
-    rows = [
-        {"lines changed": share, "languages": codes} for share, codes in by_share(changed, ".0%")
-    ]
+    rows = [{"lines changed": part, "languages": codes} for part, codes in by_share(changed, ".0%")]
     publish(table(rows))
     assert changed["swa"] < 0.1 < changed["fra"]

@@ -48,8 +48,6 @@ def test_sentence_ends() -> None:
         stops = {at for at in places if ends_with_stop(lines[at].rstrip(CLOSING))}
         if len(stops) > len(places) / 2 and len(found & stops) < FLOOR * len(stops):
             low[code] = len(found & stops) / len(stops)
-    rows = [
-        {"boundaries found": share, "languages": codes} for share, codes in by_share(shares, ".0%")
-    ]
+    rows = [{"boundaries found": n, "languages": codes} for n, codes in by_share(shares, ".0%")]
     publish(f"{len(places):,} boundaries in {len(shares)} texts\n\n{table(rows)}")
     assert not low

@@ -55,9 +55,7 @@ def answer(*command: str | Path) -> None:
     )
 
 
-def test_commands_start_fast(
-    card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starts_are_fast(card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Python files are compiled once, as in an installation.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     model = find_model(Path(harness.setting("MODEL_SMALL", str(TRAINED))))

@@ -52,9 +52,7 @@ def test_lines_are_told_as_such_lines_were(calibrated: Path, nmt: Nmt, tmp_path:
     sources = Path(f"{prefix}.en").read_text().splitlines()
     answer = rate(nmt, calibrated, lines=sources).succeeded()
     told = [float(line.split("\t")[0]) for line in answer.stdout.splitlines()]
-    output = write(
-        tmp_path / "output", (line.split("\t")[1] for line in answer.stdout.splitlines())
-    )
+    output = write(tmp_path / "output", (row.split("\t")[1] for row in answer.stdout.splitlines()))
     scored = json.loads(nmt("score", f"{prefix}.de", output, "--json").stdout)
     whole = re.search(r"chrF may be ([\d.]+), if the text is like the 120 lines", answer.stderr)
     assert whole is not None

@@ -143,9 +143,7 @@ def test_a_score_that_is_too_low_fails(nmt: Nmt, tested: tuple[Path, Path]) -> N
     assert "--at-least" in nmt("evaluate", run, "--metric", "ter", "--at-least", "9").refusal(2)
 
 
-def test_data_that_is_not_the_runs_is_refused(
-    nmt: Nmt, tested: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_data_of_other_runs_is_refused(nmt: Nmt, tested: tuple[Path, Path], tmp_path: Path) -> None:
     run, data = tested
     train_text, valid, near = (str(tmp_path / name) for name in ("train", "valid", "near"))
     job = Job.of(tmp_path / "back", train=(train_text,), valid=valid, test=(near,), vocab_size=335)

@@ -132,9 +132,7 @@ def test_files_of_inner_folders_keep_their_places(here: Path, stderr: Stderr) ->
 # ------------------------------------------------------------------------ what somebody corrected
 
 
-def test_what_somebody_corrected_or_wrote_stays(
-    job: Translate, folder: Path, tmp_path: Path
-) -> None:
+def test_what_somebody_corrected_stays(job: Translate, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "c").write_text("written by hand\n")

@@ -74,9 +74,7 @@ def test_a_run_changes_matrices_by_the_rank_and_nothing_else(
 ) -> None:
     done = tune(nmt, data, tmp_path / "run", learnt, "--max-updates", "8").succeeded()
     assert f"rank {RANK} " in done.stderr
-    before, after = (
-        dict(load_model(path)[0].named_parameters()) for path in (learnt, tmp_path / "run")
-    )
+    before, after = (dict(load_model(p)[0].named_parameters()) for p in (learnt, tmp_path / "run"))
     assert before.keys() == after.keys()
     changed = 0
     for name, weight in after.items():

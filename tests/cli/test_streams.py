@@ -102,9 +102,7 @@ cli.main()
         "models transformer_tiny",
     ],
 )
-def test_what_libraries_print_stays_out_of_the_answer(
-    model_file: Path, tmp_path: Path, words: str
-) -> None:
+def test_what_libraries_print_is_no_answer(model_file: Path, tmp_path: Path, words: str) -> None:
     (tmp_path / "in").write_text("the cat\na dog\n")
     command = words.replace("MODEL", shlex.quote(str(model_file)))
     plain = start(*shlex.split(command), cwd=tmp_path)

@@ -302,9 +302,7 @@ def test_only_options_that_change_the_output_make_a_new_job(
         assert translate_text(*job).status == 0  # from which the next one differs by one option
 
 
-def test_other_models_make_a_new_job(
-    nmt: Nmt, model_file: Path, other_model: Path, tmp_path: Path
-) -> None:
+def test_models_name_the_job(nmt: Nmt, model_file: Path, other_model: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("the cat\n")
     words = ("--input", tmp_path / "in", "--output", tmp_path / "out", *QUICK)
     for models in ((model_file,), (other_model,), (model_file, "--ensemble", model_file)):

@@ -106,9 +106,7 @@ def test_columns_need_two_tables(translate: Nmt, here: Path, words: str, named: 
     assert [path.name for path in here.glob("y*")] == []
 
 
-def test_a_table_as_lines_is_refused_with_the_form_by_column(
-    translate: Nmt, tmp_path: Path
-) -> None:
+def test_a_table_as_lines_is_refused_with_a_form_by_column(translate: Nmt, tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("the cat\tthe dog\n")
     assert "--input x.tsv:en" in translate("--input", tmp_path / "x.tsv").refusal(1)
     for words in (("--markup", "none"), ("--prefixes",)):

@@ -55,9 +55,7 @@ def test_lists_scores_and_alignments_stand_beside_the_text(translate_text: Trans
     assert [bool(re.search(r" \|\|\| \d+-\d+", line)) for line in aligned] == [True, False, True]
 
 
-def test_jsonl_holds_an_object_for_each_line(
-    translate_text: TranslateText, translator: Translator
-) -> None:
+def test_jsonl_has_an_object_a_line(translate_text: TranslateText, translator: Translator) -> None:
     answer = translate_text(TEXT, "--format", "jsonl", "--n-best", "2", "--alignment").succeeded()
     found = objects(answer.stdout)
     assert [one["line"] for one in found] == [0, 1, 2, 3]

@@ -112,9 +112,7 @@ def test_help_comes_from_the_declaration(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     travel("--help-all")
-    lines = [
-        " ".join(line.strip("│╭╮─ *").split()) for line in capsys.readouterr().out.splitlines()
-    ]
+    lines = [" ".join(row.strip("│╭╮─ *").split()) for row in capsys.readouterr().out.splitlines()]
     for expected in (
         "--from TOWN From where. [required]",
         "--days N How long. [default: 3]",

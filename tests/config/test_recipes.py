@@ -185,9 +185,7 @@ def test_overrides_are_split_at_the_first_equals_sign() -> None:
         (b"[model]\ndropout = 0,1\n", "not a TOML"),
     ],
 )
-def test_a_bad_recipe_is_an_error_with_its_name(
-    tmp_path: Path, text: bytes | None, message: str
-) -> None:
+def test_a_bad_recipe_is_refused_by_name(tmp_path: Path, text: bytes | None, message: str) -> None:
     path = tmp_path / "recipe.toml"
     if text is not None:
         path.write_bytes(text)

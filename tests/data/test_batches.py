@@ -183,9 +183,7 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
     random = np.random.default_rng(longest)
     for _ in range(20):
         count = int(random.integers(1, 40)) + 2000 // longest
-        src, tgt = (
-            [[7] * n for n in np.sort(random.integers(0, longest, count))] for _ in range(2)
-        )
+        src, tgt = ([[7] * n for n in sorted(random.integers(0, longest, count))] for _ in range(2))
         rows = (TokenRows.from_lists(src, token_bytes=2), TokenRows.from_lists(tgt, token_bytes=2))
         batch, plain = batches.collate(*rows, in_multiples=True), batch_of(src, tgt)
         padding = []

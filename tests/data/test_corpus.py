@@ -136,9 +136,7 @@ def test_many_small_compressed_files_come_in_large_pieces(path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1])
-def test_text_that_fills_pieces_exactly_arrives_whole(
-    tmp_path: Path, suffix: str, size: int
-) -> None:
+def test_text_that_fills_pieces_arrives_whole(tmp_path: Path, suffix: str, size: int) -> None:
     path = tmp_path / f"text.en{suffix}"
     text = random.Random(1).randbytes(1 << 16).hex().encode()
     content = (text * (size // len(text) + 1))[:size]
@@ -187,9 +185,7 @@ def test_a_side_is_found_plain_or_compressed(tmp_path: Path) -> None:
         ("nowhere/train", "no folder .*/nowhere"),
     ],
 )
-def test_a_side_that_is_missing_or_ambiguous_is_told(
-    tmp_path: Path, prefix: str, message: str
-) -> None:
+def test_a_side_missing_or_ambiguous_is_told(tmp_path: Path, prefix: str, message: str) -> None:
     for name in ("train.en", "train.ger.gz", "readme", "both.en", "both.en.gz", "both.de"):
         (tmp_path / name).touch()
     with pytest.raises(DataError, match=message):

@@ -81,9 +81,7 @@ def test_a_pair_is_one_of_training(
         (("it", "fr"), "--from it --to fr: "),
     ],
 )
-def test_another_pair_is_refused_by_name(
-    given: tuple[str | None, str | None], message: str
-) -> None:
+def test_another_pair_is_refused(given: tuple[str | None, str | None], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         TRAINED.choose(("", ""), given)
 

@@ -62,9 +62,7 @@ def test_a_code_is_reduced_to_the_shortest_code_of_its_language(codes: str, lang
 def test_variants_are_compared_by_script_and_region_with_their_likely_values(
     asked: str, rank: int | None, found: tuple[str, ...]
 ) -> None:
-    assert {code: languages.variant_rank(code, asked) for code in found} == dict.fromkeys(
-        found, rank
-    )
+    assert {one: languages.variant_rank(one, asked) for one in found} == dict.fromkeys(found, rank)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +117,6 @@ def test_a_column_is_named_by_code_or_english_name(name: str, code: str, names_i
         ("xx tlh german", ""),
     ],
 )
-def test_a_language_has_all_scripts_of_its_text_unless_the_code_names_one(
-    codes: str, scripts: str
-) -> None:
+def test_a_language_has_all_scripts_unless_the_code_names_one(codes: str, scripts: str) -> None:
     for code in codes.split():
         assert " ".join(languages.scripts_of(code)) == scripts, code

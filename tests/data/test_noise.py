@@ -47,9 +47,7 @@ def test_a_typo_stays_inside_of_words_and_there_is_one_for_each_started_40_chara
     assert {src for src, _ in found} == set(typos.split())
     assert {tgt for _, tgt in found} == {"Wort"}
     line = "abcd " * 16  # 80 characters
-    changed = {
-        sum(word != "abcd" for word in src.split()) for src, _ in drawn(noise.typos, (line, ""))
-    }
+    changed = {sum(a != "abcd" for a in src.split()) for src, _ in drawn(noise.typos, (line, ""))}
     assert max(changed) == 3
 
 

@@ -101,9 +101,7 @@ def test_offsets_are_32_bits_wide_and_the_builder_knows(monkeypatch: pytest.Monk
         (b"NMTSHARD" + struct.pack("<IIQQQ24x", 2, 2, *[2**64 - 1] * 3), "cut short"),
     ],
 )
-def test_what_is_not_our_shard_is_refused(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
+def test_what_is_no_shard_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / "s.bin").write_bytes(content)
     with pytest.raises(DataError, match=rf"s\.bin.*{message}"):

@@ -36,9 +36,7 @@ def test_the_text_stays_what_it_was_and_empty_lines_empty(vocabulary: Vocabulary
     assert dropped.lengths[[0, -1]].tolist() == [0, 0]
 
 
-def test_segmentations_are_as_likely_as_independent_merges_make_them(
-    vocabulary: Vocabulary,
-) -> None:
+def test_segmentations_are_as_likely_as_independent_merges_make(vocabulary: Vocabulary) -> None:
     """Against a brute force over all subsets of the merges of one token."""
     p, draws = 0.3, 20_000
     pieces = vocabulary.tokens(range(len(vocabulary)))

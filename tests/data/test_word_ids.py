@@ -105,9 +105,7 @@ DEPENDENT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", DEPENDENT.values(), ids=DEPENDENT)
-def test_models_whose_words_are_not_independent_are_left_to_sentencepiece(
-    options: dict[str, Any],
-) -> None:
+def test_models_of_dependent_words_are_left_to_sentencepiece(options: dict[str, Any]) -> None:
     assert not cuts_by_words(sentencepiece_model(**options))
 
 

@@ -164,9 +164,7 @@ def test_lists_have_the_chosen_length(data: Path) -> None:
     assert max(len(row) for token, row in enumerate(lists) if token != EOS_ID) == 1
 
 
-def test_the_registry_has_checksums_and_the_metadata_the_options(
-    nmt: Nmt, model: Path, data: Path
-) -> None:
+def test_the_registry_has_checksums_and_metadata_options(nmt: Nmt, model: Path, data: Path) -> None:
     out = export(nmt, model, data)
     metadata, registry = (json.loads((out / name).read_text()) for name in (METADATA, REGISTRY))
     files = registry["ende"]

@@ -53,9 +53,7 @@ def test_the_model_card_of_a_run_has_its_scores(nmt: Nmt, model_file: Path, tmp_
     assert "nmt evaluate" in nmt("export", "huggingface", run, tmp_path / "again").refusal(1)
 
 
-def test_the_model_card_of_a_run_names_its_text(
-    nmt: Nmt, learnt: Path, data: Path, tmp_path: Path
-) -> None:
+def test_a_runs_model_card_names_text(nmt: Nmt, learnt: Path, data: Path, tmp_path: Path) -> None:
     nmt("export", "huggingface", learnt, tmp_path / "out").succeeded()
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     train = read_info(data).train

@@ -234,9 +234,7 @@ def test_a_job_killed_before_the_renaming_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize(("suffix", "partial"), [("", "partial"), (".gz", "compressed.partial")])
-def test_text_that_cannot_get_its_name_is_named_and_kept(
-    tmp_path: Path, suffix: str, partial: str
-) -> None:
+def test_text_that_cannot_get_its_name_is_kept(tmp_path: Path, suffix: str, partial: str) -> None:
     output = tmp_path / f"out{suffix}"
     output.mkdir()
     finished = f".out{suffix}.{partial}"
@@ -280,9 +278,7 @@ def test_a_link_in_place_of_the_compressed_output_is_replaced(tmp_path: Path) ->
     assert (victim.read_text(), output.is_symlink()) == ("mine\n", False)
 
 
-def test_a_journal_of_another_user_is_refused(
-    output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_of_others_is_refused(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work(output)
     status = os.fstat
 

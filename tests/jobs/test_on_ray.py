@@ -135,9 +135,7 @@ def test_a_worker_of_a_cluster_with_gpus_takes_one(
         start(model_file, "onednn")
 
 
-def test_an_export_goes_to_nodes_too(
-    model_file: Path, no_cluster: list[Elsewhere], tmp_path: Path
-) -> None:
+def test_exports_go_to_nodes(model_file: Path, no_cluster: list[Elsewhere], tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     export_ctranslate2(model_file, tmp_path / "fast", "float32")
     config = TranslationConfig(models=(tmp_path / "fast",), search=SearchOptions(beam_size=1))

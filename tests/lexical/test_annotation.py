@@ -24,17 +24,13 @@ def annotated(
 ) -> AnnotatedIds:
     """Annotate the words of a line; terms: words and their translations."""
     (ids,) = vocabulary.encode([line])
-    uses = [
-        Annotation(line.index(word), line.index(word) + len(word), terms[word]) for word in terms
-    ]
+    uses = [Annotation(line.index(one), line.index(one) + len(one), terms[one]) for one in terms]
     return annotate(vocabulary, ids, token_offsets(line, vocabulary.tokens(ids)), uses, most=most)
 
 
 def spelt(vocabulary: Vocabulary, found: AnnotatedIds) -> str:
     tokens = vocabulary.tokens(found.ids)
-    return "".join(f" {one} " if one in ANNOTATION else one for one in tokens).replace(
-        "\u2581", " "
-    )
+    return "".join(f" {t} " if t in ANNOTATION else t for t in tokens).replace("\u2581", " ")
 
 
 def test_the_words_of_a_term_are_followed_by_its_translation(vocabulary: Vocabulary) -> None:

@@ -116,9 +116,7 @@ REFUSED = [  # language, source, and a translation that msgfmt refuses
 
 
 @pytest.mark.parametrize(("language", "source", "translation"), REFUSED)
-def test_a_translation_takes_the_values_of_its_source(
-    language: str, source: str, translation: str
-) -> None:
+def test_translations_take_values_of_sources(language: str, source: str, translation: str) -> None:
     assert take_the_same(source, source, language)
     assert fit_directives(translation, source, [language]) is None
 

@@ -25,9 +25,7 @@ from nmt.markup.text_units import Link
 
 def aligned(marked: Marked, translation: str, pairs: str) -> str:
     """Put tags back, given pairs of words by their numbers, such as "01 10"."""
-    src, tgt = (
-        [word.span() for word in re.finditer(r"\S+", text)] for text in (marked.text, translation)
-    )
+    src, tgt = ([one.span() for one in re.finditer(r"\S+", t)] for t in (marked.text, translation))
     links = [(*src[int(pair[0])], *tgt[int(pair[1])]) for pair in pairs.split()]
     return restore(marked, translation, links)
 

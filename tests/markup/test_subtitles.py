@@ -167,9 +167,7 @@ def test_what_goes_on_is_joined(content: str) -> None:
         ),
     ],
 )
-def test_hard_spaces_and_line_ends_are_layout(
-    text: str, line: str, translation: str, written: str
-) -> None:
+def test_hard_spaces_are_layout(text: str, line: str, translation: str, written: str) -> None:
     document = read(cues(text))
     assert [unit.line for unit in document.units] == [line]
     assert document.write([translation]).content.decode() == cues(written)

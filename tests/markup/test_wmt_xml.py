@@ -120,9 +120,7 @@ OUTSIDE = """<!DOCTYPE dataset [<!ENTITY a SYSTEM "file:///etc/passwd">]>
         (SUBMISSION.replace("</doc>", '<hyp system="mine"/></doc>'), "second <hyp>"),
     ],
 )
-def test_damaged_or_unsafe_files_are_refused(
-    content: str | bytes, problem: str, tmp_path: Path
-) -> None:
+def test_damaged_or_unsafe_files_fail(content: str | bytes, problem: str, tmp_path: Path) -> None:
     path = written(tmp_path, content)
     with pytest.raises(DataError) as caught:
         read(path, "hypothesis")

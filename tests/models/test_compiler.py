@@ -68,9 +68,7 @@ def test_a_real_compiler_that_is_missing_is_named() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_errors_of_the_compiler_are_told_from_others(
-    error: Exception, raised: type[Exception]
-) -> None:
+def test_errors_of_compilers_are_told_apart(error: Exception, raised: type[Exception]) -> None:
     with pytest.raises(raised) as found, compiler_errors():
         raise error
     assert isinstance(found.value, NMTError) is (raised is CompilerError)

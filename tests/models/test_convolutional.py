@@ -63,9 +63,7 @@ def by_formulas(
 @torch.no_grad()
 @pytest.mark.parametrize("kernel_width", [1, 3, 9])
 @pytest.mark.parametrize("tie_embeddings", ["all", "decoder", "none"])
-def test_logits_and_weights_are_those_of_the_formulas(
-    tie_embeddings: str, kernel_width: int
-) -> None:
+def test_logits_and_weights_are_those_of_formulas(tie_embeddings: str, kernel_width: int) -> None:
     torch.manual_seed(1)
     config = replace(
         tiny_models.CONVOLUTIONAL, tie_embeddings=tie_embeddings, kernel_width=kernel_width

@@ -58,9 +58,7 @@ def test_elements_of_a_mask_and_masks_of_a_pass_are_uncorrelated() -> None:
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.5, False), (0.0, False)])
-def test_without_rate_or_training_nothing_changes_and_nothing_is_drawn(
-    p: float, training: bool
-) -> None:
+def test_without_rate_or_training_nothing_changes_or_is_drawn(p: float, training: bool) -> None:
     x = torch.randn(5, 3)
     before = torch.get_rng_state()
     assert torch.equal(dropout(x, p, training), x)

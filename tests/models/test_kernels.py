@@ -144,9 +144,7 @@ with torch.inference_mode():
         pytest.param("AVX512_CORE_VNNI", "avx512", "avx512_vnni", marks=pytest.mark.slow),
     ],
 )
-def test_no_instruction_set_multiplies_by_reference_code(
-    level: str, capability: str, flag: str
-) -> None:
+def test_no_instruction_set_takes_reference_code(level: str, capability: str, flag: str) -> None:
     environment = os.environ | {"ONEDNN_VERBOSE": "1"}
     if flag:
         environment |= {"ONEDNN_MAX_CPU_ISA": level, "ATEN_CPU_CAPABILITY": capability}

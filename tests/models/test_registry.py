@@ -191,9 +191,7 @@ def test_a_preset_does_not_repeat_its_parent() -> None:
         ("conv_seq2seq", 76_091_392, 48_128),
     ],
 )
-def test_presets_have_as_many_parameters_as_by_hand(
-    preset: str, matrices: int, vectors: int
-) -> None:
+def test_presets_have_parameters_as_by_hand(preset: str, matrices: int, vectors: int) -> None:
     recipe = recipe_of(preset)
     with torch.device("meta"):
         model = registry.build_model(recipe.architecture, recipe.model, VOCAB, VOCAB)
@@ -206,13 +204,9 @@ def test_presets_have_as_many_parameters_as_by_hand(
 
 @pytest.mark.parametrize(("tie_embeddings", "shared"), [("all", 3), ("decoder", 2), ("none", 1)])
 @pytest.mark.parametrize("architecture", registry.ARCHITECTURES)
-def test_tied_embeddings_are_one_parameter(
-    architecture: str, tie_embeddings: str, shared: int
-) -> None:
+def test_tied_embeddings_are_one(architecture: str, tie_embeddings: str, shared: int) -> None:
     model = tiny(architecture, tie_embeddings)
-    (names,) = (
-        names for names, p in registry.parameters_by_names(model) if p is model.output_projection
-    )
+    (names,) = (n for n, p in registry.parameters_by_names(model) if p is model.output_projection)
     sides = ["output_projection", "tgt_embedding", "src_embedding"]
     assert [name.partition(".")[0] for name in names] == sides[:shared]
     assert model.output_projection.shape == (TGT_VOCAB, TINY[architecture].d_model)

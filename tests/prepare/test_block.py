@@ -91,9 +91,7 @@ def test_a_block_has_the_lines_that_reading_one_by_one_gives(
     tmp_path: Path, encoding: str, content: bytes
 ) -> None:
     files, found = files_of(tmp_path, content, content), Encoding.find(encoding)
-    expected = [
-        found.decode(line, number=n) for n, line in enumerate(read_lines(files[0], found), 1)
-    ]
+    expected = [found.decode(raw, number=n) for n, raw in enumerate(read_lines(files[0], found), 1)]
     (block,) = MosesFiles(files, found).blocks()
     for side in Pairs.decode(block).sides:
         assert side.lines == [line or "" for line in expected]

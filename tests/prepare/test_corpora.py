@@ -32,9 +32,7 @@ def valid(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_files_are_counted_and_fingerprinted_as_they_are(
-    tmp_path: Path, valid: str, threads: int
-) -> None:
+def test_files_are_counted_and_fingerprinted(tmp_path: Path, valid: str, threads: int) -> None:
     packed = gzip.compress(b"a\nb\n") + gzip.compress(b"\nc")  # one text, in two parts
     (tmp_path / "train.en.gz").write_bytes(packed)
     (tmp_path / "train.de").write_bytes(b"x\ny\nz\n\n")

@@ -51,9 +51,7 @@ def prepare(tmp_path: Path) -> Prepare:
 
 def neighbours(lines: Lines) -> set[tuple[Line, ...]]:
     """All windows of up to 3 lines between which there is no break."""
-    windows = {
-        tuple(lines[start : start + size]) for start in range(len(lines)) for size in (1, 2, 3)
-    }
+    windows = {tuple(lines[start : start + n]) for start in range(len(lines)) for n in (1, 2, 3)}
     return {window for window in windows if BREAK not in window}
 
 

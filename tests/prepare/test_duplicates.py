@@ -75,9 +75,7 @@ def test_near_duplicates_differ_in_case_digits_punctuation_and_spaces() -> None:
         ("", "", 0),
     ],
 )
-def test_the_overlap_is_the_share_of_the_shorter_lines_4_grams(
-    one: str, other: str, overlap: int
-) -> None:
+def test_the_overlap_is_of_the_shorter_lines_4_grams(one: str, other: str, overlap: int) -> None:
     assert line_overlaps([one, "x", other], [other, "y", one]).tolist() == [overlap, 0, overlap]
 
 
@@ -88,11 +86,9 @@ def some_text(seed: int, lines: int) -> list[str]:
     return [*text, *(f"And {line.title()}!" for line in text[::7]), "ja", "ja", ""]
 
 
-def compare(
-    held_out: HeldOutLines, lines: list[str], least: float = 0
-) -> tuple[list[int], list[int]]:
+def compare(known: HeldOutLines, lines: list[str], least: float = 0) -> tuple[list[int], list[int]]:
     side = TextSide(lines, np.zeros(len(lines), np.bool_), plain_classes())
-    of_lines, of_held_out = held_out.compare(side, np.arange(len(lines)), least=least)
+    of_lines, of_held_out = known.compare(side, np.arange(len(lines)), least=least)
     return of_lines.tolist(), of_held_out.tolist()
 
 

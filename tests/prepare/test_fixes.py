@@ -85,9 +85,7 @@ def flaws(folder: DataFolder) -> tuple[FlawRecord, ...]:
     return folder.info.train.corpora[0].flaws
 
 
-def test_without_fix_they_are_kept_counted_and_warned_of(
-    nmt: Nmt, job: Job, stderr: Stderr
-) -> None:
+def test_without_fix_they_are_kept_and_warned_of(nmt: Nmt, job: Job, stderr: Stderr) -> None:
     folder = job.prepare()
     assert pairs_in(folder) == list(map(broken, range(SIZE)))
     assert flaws(folder) == (
@@ -119,9 +117,7 @@ def fixed(job: Job) -> Job:
     return job.but(fix=("encoding", "entities", "encoding"))
 
 
-def test_repaired_text_is_as_if_it_had_been_right(
-    fixed: Job, tmp_path: Path, stderr: Stderr
-) -> None:
+def test_repaired_text_is_as_if_it_were_right(fixed: Job, tmp_path: Path, stderr: Stderr) -> None:
     folder = fixed.but(keep_text=True).prepare()
     assert pairs_in(folder) == CLEAN
     assert [flaw.repaired for flaw in flaws(folder)] == [20, 12]
@@ -153,9 +149,7 @@ def test_the_rules_and_duplicates_see_the_repaired_text(fixed: Job, tmp_path: Pa
     assert pairs_in(folder) == [("It's fine, isn't it?", "Schön für dich"), ("now so", "jetzt so")]
 
 
-def test_valid_and_test_stay_as_they_are_with_a_warning(
-    fixed: Job, tmp_path: Path, stderr: Stderr
-) -> None:
+def test_valid_and_test_stay_with_a_warning(fixed: Job, tmp_path: Path, stderr: Stderr) -> None:
     raw = write(tmp_path, "news", [("don&#39;t", "fÃ¼r")])
     folder = fixed.but(valid=raw, test=(raw,)).prepare()
     for split in ("valid", "test-news"):
@@ -175,9 +169,7 @@ def test_a_folder_records_its_repairs_and_is_not_another(fixed: Job) -> None:
         fixed.but(fix=()).prepare()
 
 
-def test_the_tildes_of_hunalign_are_counted_and_taken_out(
-    job: Job, tmp_path: Path, stderr: Stderr
-) -> None:
+def test_tildes_of_hunalign_are_counted_and_go(job: Job, tmp_path: Path, stderr: Stderr) -> None:
     lines = [(f"{src}. ~~~ And ~~~ more.", f"~5 ~~ {tgt}") for src, tgt in pairs(60)]
     job = job.but(train=(write(tmp_path, "lf", lines),))
     plain = job.prepare()

@@ -71,9 +71,7 @@ def test_text_cannot_spell_a_language_token(prepare: Prepare, tmp_path: Path) ->
     assert "<2fr>" not in folder.src_vocabulary.tokens(ids)
 
 
-def test_each_pair_has_its_valid_text_and_each_test_its_languages(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_pairs_have_valid_text_and_tests_languages(prepare: Prepare, tmp_path: Path) -> None:
     folder = prepare(test=(f"de-fr={tmp_path}/held", f"en-de={tmp_path}/held"))
     assert [text.langs for text in folder.valid_texts] == [("en", "de"), ("de", "en"), ("en", "fr")]
     assert folder.valid_texts[1].lines() == (["x y"] * 2, ["held out"] * 2)
@@ -137,9 +135,7 @@ def test_temperature_mixes_pairs_by_a_power_of_their_size(prepare: Prepare, tmp_
     assert Epochs(folder.train.shares, seed=1).visits == 24
 
 
-def test_a_small_language_gets_pieces_without_a_temperature(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_small_language_gets_pieces_at_temperature_1(prepare: Prepare, tmp_path: Path) -> None:
     src, tgt = map(list, zip(*pairs(600), strict=True))
     large = write(tmp_path, "large", en=src, de=tgt)
     small = write(tmp_path, "small", en=["one", "two"], fr=["cinquante", "cinquante mille"])

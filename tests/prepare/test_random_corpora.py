@@ -31,9 +31,7 @@ _ODD = """
 ␣ ␉ a\x00b a␍b ␍ \u2581 \ufffd e\u0301te\u0301 a\u2581b 日本語の文です это␣текст ***␣!!!␣123
 \ufeffmark <b>&amp;</b> ␣␣two␣␣spaces␣
 """
-ODD = [
-    text.encode() for text in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))
-]
+ODD = [one.encode() for one in ("", "x" * 60, "word " * 300, "\x85", "one\u2028two", *listed(_ODD))]
 ODD.append(b"a \xff\xfe")
 OPTIONAL_RULES = [rule for rule in RULES if rule not in ALWAYS]
 
@@ -86,9 +84,7 @@ def write_side(draw: Random, path: str, lines: list[bytes]) -> list[bytes]:
         case _:
             Path(path).write_bytes(raw)
     found = [(line + end).removesuffix(b"\n") for line, end in zip(lines, ends, strict=True)]
-    found = [
-        line.removesuffix(b"\r") if end else line for line, end in zip(found, ends, strict=True)
-    ]
+    found = [one.removesuffix(b"\r") if end else one for one, end in zip(found, ends, strict=True)]
     return [line.removeprefix(b"\xef\xbb\xbf") if not n else line for n, line in enumerate(found)]
 
 
@@ -125,9 +121,7 @@ def random_job(
     held_out = {"valid": words[:4], "test": words[4:]}
     for name, pairs in held_out.items():
         held_out[name] = write_pairs(draw, f"{folder}/{name}", pairs)
-    corpora = [
-        random_corpus(draw, f"{folder}/c{number}", words) for number in range(draw.randint(1, 3))
-    ]
+    corpora = [random_corpus(draw, f"{folder}/c{n}", words) for n in range(draw.randint(1, 3))]
     good = write_pairs(draw, f"{folder}/good", [(b"a good old bird", b"ein alter lieber Vogel")])
     corpora.append(Corpus(good, {"train": f"{folder}/good"}))  # there is something to train on
     options: dict[str, Any] = {
@@ -170,9 +164,7 @@ def check_kept(folder: DataFolder, job: Job, corpora: list[Corpus]) -> None:
     origins = [folder.train.origin(number) for number in range(len(folder.train))]
     assert all(one < other for one, other in pairwise(origins))
     kept = Counter(corpus for corpus, _ in origins)
-    assert [kept[at] for at in range(len(corpora))] == [
-        corpus.kept for corpus in folder.info.train.corpora
-    ]
+    assert [kept[n] for n in range(len(corpora))] == [one.kept for one in folder.info.train.corpora]
     raw = [corpora[corpus].pairs[line - 1] for corpus, line in origins]
     if job.cleaning.fix:
         raw = [(src.replace(b"&amp;", b"&"), tgt.replace(b"&amp;", b"&")) for src, tgt in raw]

@@ -60,9 +60,7 @@ CUT = "t.en .* subwords"
 
 def marked(lines: list[str], mark: str, step: int) -> list[str]:
     """Put a mark after the first word of each of so many lines."""
-    return [
-        line if row % step else line.replace(" ", f" {mark} ", 1) for row, line in enumerate(lines)
-    ]
+    return [line if n % step else line.replace(" ", f" {mark} ", 1) for n, line in enumerate(lines)]
 
 
 @pytest.mark.parametrize(

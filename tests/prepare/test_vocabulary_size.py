@@ -51,9 +51,7 @@ def test_little_text_gets_the_largest_vocabulary_that_it_allows(
     assert "already prepared" in stderr()
 
 
-def test_all_training_texts_count(
-    unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_texts_count(unsized: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabularies, "_SIZES", {61: 300, 121: 320})
     more = write(tmp_path, "more", [(f"{one} b", f"{other} d") for one, other in pairs(60)])
     both = (f"en-de={more}", f"de-en={unsized.options.train[0]}")

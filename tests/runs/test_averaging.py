@@ -160,9 +160,7 @@ def test_the_command_tells_what_it_averaged(run: Path, capsys: pytest.CaptureFix
 # --- what it refuses
 
 
-def test_models_that_do_not_belong_together_are_refused(
-    card: ModelCard, write: Write, mean: Path
-) -> None:
+def test_models_that_do_not_fit_are_refused(card: ModelCard, write: Write, mean: Path) -> None:
     lines = ["ganz andere Wörter als dort stehen hier", "und noch mehr davon, viel mehr"]
     other = learn_vocabulary(lines, vocab_size=len(card.src_vocabulary))
     wide = dataclasses.replace(card.config, d_model=64, dropout=0.3)
@@ -193,9 +191,7 @@ def test_models_that_do_not_belong_together_are_refused(
         ("link", "one of"),
     ],
 )
-def test_an_average_replaces_nothing_but_a_model_of_no_run(
-    run: Path, out: str, message: str
-) -> None:
+def test_an_average_replaces_only_a_model_of_no_run(run: Path, out: str, message: str) -> None:
     (run / "notes").write_text("mine\n")
     (run / "round").symlink_to("round")
     (run / "link").symlink_to("checkpoints/update-00000250.safetensors")

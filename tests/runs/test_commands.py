@@ -56,9 +56,7 @@ def test_a_wrong_answer_is_refused_with_its_lines(
         answered(fault)
 
 
-def test_a_command_goes_on_with_the_block_at_which_it_failed(
-    answered: Answers, tmp_path: Path
-) -> None:
+def test_a_command_goes_on_with_the_block_that_failed(answered: Answers, tmp_path: Path) -> None:
     (tmp_path / "fails").touch()
     asked = tmp_path / "asked"
     command = f"tee -a {asked} > {tmp_path}/in; cat {tmp_path}/in; "

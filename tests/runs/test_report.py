@@ -63,9 +63,7 @@ def log_of(folder: Path) -> list[str]:
 # --- records and log
 
 
-def test_training_figures_go_to_metrics_and_log(
-    report: Report, tmp_path: Path, capsys: Capture
-) -> None:
+def test_figures_go_to_metrics_and_log(report: Report, tmp_path: Path, capsys: Capture) -> None:
     trained(report, 1_200)
     assert metrics(tmp_path) == [window_metrics(1_200)]
     line = "update 1,200 epoch 0.50: nll 4.250, ppl 70.1, 12.35k tokens/s"

@@ -106,9 +106,7 @@ ROWS = (
 )
 
 
-def test_a_key_of_json_lines_leaves_out_what_its_makers_mark(
-    tmp_path: Path, stderr: Stderr
-) -> None:
+def test_a_key_of_json_lines_leaves_out_what_makers_mark(tmp_path: Path, stderr: Stderr) -> None:
     path = written(tmp_path, "en-zh.jsonl", ROWS)
     assert read(f"{path}:target").lines == ["一。", "三 行"]
     assert "1 row left out" in stderr()

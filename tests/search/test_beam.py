@@ -214,9 +214,7 @@ def test_finished_sentences_leave_the_batch(width: int) -> None:
 
 def test_new_sentences_take_the_place_of_finished_ones() -> None:
     lengths = [1, 5, 1, 1, 5, 1, 1, 1]
-    states = [
-        TableState([ends_after(words) for words in lengths[at : at + 2]]) for at in (0, 2, 4, 6)
-    ]
+    states = [TableState([ends_after(w) for w in lengths[at : at + 2]]) for at in (0, 2, 4, 6)]
     joined: list[int] = []
 
     def groups() -> Iterator[Group]:

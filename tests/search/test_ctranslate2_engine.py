@@ -83,13 +83,11 @@ def found(translator: Translator, sources: Sequence[Source]) -> list[list[Hypoth
     return [best for best in translator.engine.search(sources) if not isinstance(best, str)]
 
 
-def assert_own_scores(
-    translator: Translator, model_file: Path, sources: Sequence[Source]
-) -> list[bool]:
+def assert_own_scores(ours: Translator, model_file: Path, sources: Sequence[Source]) -> list[bool]:
     """Check the scores of the best translations; return which came to the longest length."""
-    options, model = translator.engine.options, lending(model_file)
+    options, model = ours.engine.options, lending(model_file)
     cut = []
-    for source, (best, *_) in zip(sources, found(translator, sources), strict=True):
+    for source, (best, *_) in zip(sources, found(ours, sources), strict=True):
         # What comes to the longest length has no eos.
         cut.append(len(best.ids) == options.longest(len(source.ids)))
         tokens = best.ids if cut[-1] else (*best.ids, EOS_ID)

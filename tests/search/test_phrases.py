@@ -117,9 +117,7 @@ def test_sentences_beside_each_other_make_no_difference() -> None:
     sources = [source(*own, limit=3 + seed) for seed, own in enumerate(phrases)]
     options = replace(OPTIONS, beam_size=3, n_best=3)
     together = decoded(tables, sources, options)
-    alone = [
-        decoded([table], [one], options)[0] for table, one in zip(tables, sources, strict=True)
-    ]
+    alone = [decoded([t], [one], options)[0] for t, one in zip(tables, sources, strict=True)]
     assert together == alone
 
 

@@ -101,9 +101,7 @@ def test_what_is_suspicious_is_searched_again(
         (PLAIN, None, OPTIONS),  # no number: not better with the guard
     ],
 )
-def test_all_else_is_searched_once(
-    source: Source, first: Ids | None, options: SearchOptions
-) -> None:
+def test_all_else_is_found_once(source: Source, first: Ids | None, options: SearchOptions) -> None:
     found, again = search_guarded(Written({source: (first, first)}, options), [source])
     assert ids_of(found) == [NOTHING_FOUND if first is None else first]
     assert not again

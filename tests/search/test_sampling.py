@@ -66,9 +66,7 @@ def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
         (Sampling(top_k=2, top_p=0.74), [A, EOS]),
     ],
 )
-def test_tokens_are_drawn_by_the_probability_left_to_them(
-    sampling: Sampling, left: list[int]
-) -> None:
+def test_tokens_are_drawn_by_the_probability_left(sampling: Sampling, left: list[int]) -> None:
     logits = np.array([LOGITS[token] for token in left])
     weights = np.exp((logits - logits.max()) / sampling.temperature)
     found = frequencies(sampling)

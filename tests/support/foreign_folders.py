@@ -78,9 +78,7 @@ def _inner(content: Any, keys: Iterable[str]) -> Any:
 
 def put(name: str, value: object, *keys: str) -> Spoil:
     """Set a value of a file: that of the last key, in the dictionary under those before it."""
-    return edited(
-        name, lambda content: operator.setitem(_inner(content, keys[:-1]), keys[-1], value)
-    )
+    return edited(name, lambda own: operator.setitem(_inner(own, keys[:-1]), keys[-1], value))
 
 
 def taken(name: str, *keys: str) -> Spoil:

@@ -226,9 +226,7 @@ class MarianMTFolder(Formulas):
         self.weights = load_file(folder / "model.safetensors")
         joint = self.config["share_encoder_decoder_embeddings"]
         names = {"source": "vocab.json", "target": "vocab.json" if joint else "target_vocab.json"}
-        self.ids = {
-            side: json.loads((folder / name).read_text("utf-8")) for side, name in names.items()
-        }
+        self.ids = {s: json.loads((folder / name).read_text("utf-8")) for s, name in names.items()}
         self._pieces = {
             side: sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
             for side in names

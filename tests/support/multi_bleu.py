@@ -17,9 +17,7 @@ def multi_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -
         others = [lines[number].split() for lines in references]
         hypothesis_length += len(tokens)
         # The length nearest to the hypothesis', of two equally near ones the shorter.
-        reference_length += min(
-            (len(other) for other in others), key=lambda n: (abs(n - len(tokens)), n)
-        )
+        reference_length += min(map(len, others), key=lambda n: (abs(n - len(tokens)), n))
         for n in (1, 2, 3, 4):
             grams = ngrams(tokens, n)
             totals[n - 1] += len(grams)

@@ -214,9 +214,7 @@ class TableState:
         width, rest = divmod(len(rows), len(kept))
         assert not rest
         # The rows of a sentence are neighbours, as many for each, and taken from its own.
-        assert [row // old_width for row in rows.tolist()] == [
-            s for s in kept for _ in range(width)
-        ]
+        assert [r // old_width for r in rows.tolist()] == [s for s in kept for _ in range(width)]
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
         self.tables = [self.tables[sentence] for sentence in kept]
 

@@ -70,9 +70,7 @@ def assert_equal(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> N
 
 
 def architecture_of(config: model_config.ModelConfig) -> str:
-    (architecture,) = (
-        name for name, cls in model_config.MODEL_CONFIGS.items() if type(config) is cls
-    )
+    (architecture,) = (a for a, cls in model_config.MODEL_CONFIGS.items() if type(config) is cls)
     return architecture
 
 

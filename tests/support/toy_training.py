@@ -108,9 +108,7 @@ def recipe(**values: Value) -> Recipe:
     """Return the tiny recipe with some values changed, or that of another `preset`."""
     preset = str(values.pop("preset", "transformer_tiny"))
     architecture = find_preset(preset).architecture
-    known = {
-        spec.name for cls in (MODEL_CONFIGS[architecture], TrainingConfig) for spec in fields(cls)
-    }
+    known = {f.name for cls in (MODEL_CONFIGS[architecture], TrainingConfig) for f in fields(cls)}
     tiny = {key: value for key, value in TINY.items() if key in known}
     layers = [("preset", preset_values(preset)), ("tiny", tiny), ("test", values)]
     return resolve_recipe(preset, architecture, layers)

@@ -51,9 +51,7 @@ def test_two_processes_agree(two_ranks: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_gradients_are_summed_while_the_backward_pass_goes_on(
-    two_ranks: list[Any], dtype: str
-) -> None:
+def test_gradients_are_summed_while_backward_goes_on(two_ranks: list[Any], dtype: str) -> None:
     for rank, found in enumerate(two_ranks):
         # The second time, rank 1 has nothing to do, and still takes part.
         assert found[f"gradient_sums torch.{dtype}"] == [True, True, True, rank == 0, True, True]

@@ -83,9 +83,7 @@ def test_a_folder_and_a_pattern_are_the_files_in_it(capsys: pytest.CaptureFixtur
     storage = Storage()
     for name in ("in/b.en", "in/a.en", "in/a.de", "in/.a.en.journal", "in/deeper/c.en", "x.en"):
         storage.write(name, "x")
-    assert remote.files_at("memory://in/") == [
-        f"memory://in/{name}" for name in ("a.de", "a.en", "b.en")
-    ]
+    assert remote.files_at("memory://in/") == [f"memory://in/{n}" for n in ("a.de", "a.en", "b.en")]
     assert "memory://in/: folders in it are not looked into, such as deeper" in (
         capsys.readouterr().err
     )

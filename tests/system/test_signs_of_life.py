@@ -47,9 +47,7 @@ def test_a_rank_that_ended_by_itself_is_not_lost(ranks: list[SignsOfLife]) -> No
     assert tick(ranks, (0, 1), 3 * LIMIT, sign=100) == ["", "", ""]
 
 
-def test_a_store_that_is_silent_is_lost(
-    ranks: list[SignsOfLife], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_store_is_lost(ranks: list[SignsOfLife], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")
     tick(ranks, (0, 1, 2), 3)
     tick(ranks, (0, 2), 2, sign=100)  # the sign of rank 1 comes a moment later
@@ -58,9 +56,7 @@ def test_a_store_that_is_silent_is_lost(
     assert "192.0.2.1" in found[-1]
 
 
-def test_the_run_ends_if_a_rank_is_lost(
-    ranks: list[SignsOfLife], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_ranks_end_a_run(ranks: list[SignsOfLife], monkeypatch: pytest.MonkeyPatch) -> None:
     # The others leave no signs.
     monkeypatch.setattr(signs_of_life, "EVERY", 0.1)  # a store that waits so long is silent
     heard, said = threading.Event(), list[str]()

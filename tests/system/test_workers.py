@@ -204,9 +204,7 @@ def number_after_a_death(died: Path, item: int) -> int:
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_each_worker_has_a_number_which_does_not_depend_on_the_dead(
-    tmp_path: Path, method: str
-) -> None:
+def test_each_worker_has_a_number_whatever_has_died(tmp_path: Path, method: str) -> None:
     function = partial(number_after_a_death, tmp_path / "died")
     with Workers(function, 3, method=method, on_death=lambda: None) as workers:
         assert {number for _, number in workers.map(range(30))} == {0, 1, 2}

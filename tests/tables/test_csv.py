@@ -79,9 +79,7 @@ def test_what_first_rows_do_not_show_is_refused(tmp_path: Path, text: str, messa
 
 
 def test_the_columns_of_text_are_proposed(tmp_path: Path) -> None:
-    others = [
-        f"7_{n},train,https://a.b/c/{n},{pair[0]},x,{pair[1]}\n" for n, pair in enumerate(pairs(9))
-    ]
+    others = [f"7_{n},train,https://a.b/c/{n},{p[0]},x,{p[1]}\n" for n, p in enumerate(pairs(9))]
     with pytest.raises(DataError, match=r"x\.csv:4,6$"):
         rows(tmp_path, "".join(["id,split,url,a,note,b\n", *others]))
 

@@ -71,9 +71,7 @@ def test_cells_of_csv(tmp_path: Path, content: str, expected: str) -> None:
         ("a.b", "a.b", '{"a": {"b": "\\u00e4", "c": [1]}}', '{"a": {"b": "\\u00c4", "c": [1]}}'),
     ],
 )
-def test_keys_of_json_lines(
-    tmp_path: Path, source: str, target: str, content: str, expected: str
-) -> None:
+def test_json_lines(tmp_path: Path, source: str, target: str, content: str, expected: str) -> None:
     assert upper(tmp_path / "x.jsonl", content, source, target)[1] == expected
 
 
@@ -98,5 +96,5 @@ def test_what_cannot_be_read_or_written_is_named(
 
 def test_a_column_far_away_is_refused(tmp_path: Path) -> None:
     for target in ("4", "0", "de"):
-        with pytest.raises(UsageError, match=f"column {target}: it has 2"):
+        with pytest.raises(UsageError, match=f"no column {target}, but 2"):
             upper(tmp_path / "x.tsv", "1\ta\n2\tb\n", "2", target)

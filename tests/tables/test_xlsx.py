@@ -49,9 +49,7 @@ def test_the_first_sheet_or_the_one_named_is_read(
         (xlsx({"A": [("a", "b")]}), "", "en and de"),
     ],
 )
-def test_what_cannot_be_read_is_named(
-    tmp_path: Path, content: bytes, columns: str, message: str
-) -> None:
+def test_unreadable_is_named(tmp_path: Path, content: bytes, columns: str, message: str) -> None:
     pytest.importorskip("python_calamine")
     (tmp_path / "x.xlsx").write_bytes(content)
     with pytest.raises(DataError, match=message):

@@ -202,9 +202,7 @@ def test_a_last_save_that_fails_is_an_error_and_can_be_made_up_for(toy: Toy) -> 
     assert_same_run(run, toy.undisturbed(**FP32))
 
 
-def test_a_run_outlives_a_disk_that_is_really_full(
-    toy: Toy, small_disk: Path, capsys: Capture
-) -> None:
+def test_a_run_outlives_a_disk_really_full(toy: Toy, small_disk: Path, capsys: Capture) -> None:
     ballast = small_disk / "ballast"
     with toy.patch.context() as patch:
         free_bytes(patch, 10**9)  # whoever asks is told of room; only writing finds out

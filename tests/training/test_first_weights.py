@@ -236,9 +236,7 @@ def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
         toy.train("without", learnt, **values)
 
 
-def test_a_run_without_a_state_starts_from_its_model_again(
-    toy: Toy, start: Path, learnt: Path
-) -> None:
+def test_a_run_without_a_state_starts_from_its_model(toy: Toy, start: Path, learnt: Path) -> None:
     run = toy.train("run", start, **LEARNT, **STILL)
 
     def lose_all_that_was_saved() -> None:  # as if it had been killed before the first save
@@ -254,9 +252,7 @@ def test_a_run_without_a_state_starts_from_its_model_again(
         toy.train("run", start, **LEARNT, **STILL)
 
 
-def test_two_processes_fail_together_and_start_with_the_same_weights(
-    toy: Toy, learnt: Path
-) -> None:
+def test_two_processes_fail_together_and_start_with_equal_weights(toy: Toy, learnt: Path) -> None:
     run, init_from = toy.folder / "run", ("--init-from", learnt)
     done = nmt(*toy.words(run, *init_from, max_updates=1), ranks=2)
     assert done.returncode == 1
@@ -328,9 +324,7 @@ def test_patterns_that_mean_nothing_are_refused(
 @pytest.mark.parametrize(
     "values", [{"precision": "bf16", "clip_norm": 1.0}, {"ema_decay": 0.9}], ids=["bf16", "average"]
 )
-def test_frozen_parameters_stay_bit_for_bit_while_others_move(
-    toy: Toy, values: dict[str, Value]
-) -> None:
+def test_frozen_parameters_stay_while_others_move(toy: Toy, values: dict[str, Value]) -> None:
     run = toy.train(freeze="encoder.*", max_updates=9, **values)
     torch.manual_seed(recipe().training.seed)
     start = dict(ModelReader(run / "last.safetensors").card.build().named_parameters())

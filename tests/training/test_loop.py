@@ -108,9 +108,7 @@ def test_low_precision_learns_nearly_the_same(toy: Toy, run: Path, precision: st
     assert first - last > 1
     assert last == pytest.approx(metrics(run, "valid")[-1]["nll"], rel=0.02)
     # What is written is the fp32 master, not the rounded copy.
-    assert {weight.dtype for weight in weights(other / "last.safetensors").values()} == {
-        torch.float32
-    }
+    assert {one.dtype for one in weights(other / "last.safetensors").values()} == {torch.float32}
     assert difference(run, other) > 1e-4
 
 

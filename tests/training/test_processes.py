@@ -197,9 +197,7 @@ def cold(toy: Toy) -> Iterator[subprocess.Popen[bytes]]:
         started.kill()
 
 
-def test_nobody_on_another_machine_can_reach_a_training(
-    toy: Toy, cold: subprocess.Popen[bytes]
-) -> None:
+def test_nobody_elsewhere_can_reach_a_training(toy: Toy, cold: subprocess.Popen[bytes]) -> None:
     wait_until((toy.folder / "run/best.safetensors").exists, "a checkpoint")
     launcher, *ranks = process_tree(cold.pid)
     assert len(ranks) >= 2
@@ -211,9 +209,7 @@ def test_nobody_on_another_machine_can_reach_a_training(
 
 
 @SLOW
-def test_no_process_is_left_when_the_first_one_is_killed(
-    toy: Toy, cold: subprocess.Popen[bytes]
-) -> None:
+def test_no_process_is_left_when_the_first_dies(toy: Toy, cold: subprocess.Popen[bytes]) -> None:
     run = toy.folder / "run"
     wait_until((run / "best.safetensors").exists, "a checkpoint")
     ranks = process_tree(cold.pid)[1:]

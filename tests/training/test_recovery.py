@@ -205,9 +205,7 @@ def test_on_a_cpu_the_micro_batch_is_what_memory_allows(toy: Toy) -> None:
 
 
 @pytest.mark.parametrize(("given", "asked", "used"), [("auto", 0, 2_048), ("150", 150, 150)])
-def test_the_command_takes_a_size_or_auto(
-    nmt: Nmt, toy: Toy, given: str, asked: int, used: int
-) -> None:
+def test_a_command_takes_n_or_auto(nmt: Nmt, toy: Toy, given: str, asked: int, used: int) -> None:
     config, run = toy.undisturbed(max_updates=1) / "config.toml", toy.folder / "run"
     words = "train", toy.data, "--out", run, "--config", config, "--micro-batch-tokens", given
     assert nmt(*words).status == 0

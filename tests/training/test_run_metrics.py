@@ -36,9 +36,7 @@ def update(*pairs: tuple[int, int], epoch: float = 0.5, shape: FixedShape | None
     )
 
 
-def result(
-    *, loss: float = 0.0, nll: float = 0.0, norm: float = 1.0, bad: bool = False
-) -> UpdateResult:
+def result(*, loss: float = 0, nll: float = 0, norm: float = 1, bad: bool = False) -> UpdateResult:
     """What an update that was done has returned."""
     losses, is_bad = torch.tensor([loss, nll]), torch.tensor(float(bad))
     return UpdateResult(torch.tensor(norm), losses, is_bad, flags=torch.zeros(4))

@@ -45,9 +45,7 @@ def test_the_deadline_is_a_reason_to_stop_and_a_signal_comes_before_it(
     assert signalled.reason == "SIGUSR1"
 
 
-def test_ctrl_c_that_torchrun_passes_on_is_still_one_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ctrl_c_that_torchrun_passes_on_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     request = StopRequest()

@@ -94,9 +94,7 @@ def test_a_length_that_cannot_be_meant_is_warned_of(
     assert all(re.search(part, line) for part, line in zip(said, found, strict=True))
 
 
-def test_it_is_warned_of_before_the_first_update(
-    toy: Toy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_warned_of_before_update_1(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     toy.patch.setattr(stopping_criteria, "MOST_EPOCHS", 0.5)
 
     def fail(*_: object, **__: object) -> None:

@@ -137,9 +137,7 @@ def test_before_it_trains_a_run_doubts_a_tokenizer_that_sees_no_words(
     assert log.find(doubt) < log.find("update 2 valid")
 
 
-def test_each_pair_of_languages_has_its_tokenizer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pair_has_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = prepared(tmp_path, "zh", "de")
     outputs = translate_as(monkeypatch, 0.8)
     run = train(data, tmp_path / "run", **BEST, max_updates=2, validate_every=2)
@@ -185,9 +183,7 @@ def folder_of(*targets: str) -> DataFolder:
         ("xx de", "13a"),
     ],
 )
-def test_the_target_language_chooses(
-    monkeypatch: pytest.MonkeyPatch, targets: str, tokenizer: str
-) -> None:
+def test_the_target_chooses(monkeypatch: pytest.MonkeyPatch, targets: str, tokenizer: str) -> None:
     install(monkeypatch, True)
     for tgt in targets.split():
         resolved = resolve_tokenizers(recipe().training, "auto", folder_of(tgt), ALONE)

@@ -165,9 +165,7 @@ IN_TOKENS = [line for line in FAIRSEQ if line[0] != "D"]
     ],
     ids=["text", "marian", "fairseq", "fairseq without detokenised text"],
 )
-def test_translations_of_anybody_are_read(
-    lines: list[str], expected: list[tuple[int, str, float]]
-) -> None:
+def test_others_lists_are_read(lines: list[str], expected: list[tuple[int, str, float]]) -> None:
     assert list(read_translations(lines, "list")) == [Entry(*one) for one in expected]
 
 

@@ -156,9 +156,7 @@ def test_what_is_no_memory_is_refused(model_file: Path, tmp_path: Path) -> None:
             nmt.Translator.load(model_file, OPTIONS, memory=memory)
 
 
-def test_a_sign_for_a_shortcut_is_a_part_of_the_source(
-    nmt: Nmt, model_file: Path, tmp_path: Path
-) -> None:
+def test_a_shortcuts_sign_is_part_of_the_source(nmt: Nmt, model_file: Path, tmp_path: Path) -> None:
     head = PO[: PO.index('msgid "_Open"')]
     entries = [("_Close", "_Schließen"), ("Close", "Schluss"), ("_Open", "Ö_ffnen")]
     known = head + "".join(f'msgid "{one}"\nmsgstr "{two}"\n\n' for one, two in entries)

@@ -112,9 +112,7 @@ PARAGRAPHS = st.one_of(st.text(), SIGNS, st.lists(PARTS).map("".join))
 
 
 @given(PARAGRAPHS, st.sampled_from(["en", "de", "zh", "xx"]))
-def test_sentences_have_text_and_with_separators_are_the_paragraph(
-    paragraph: str, lang: str
-) -> None:
+def test_sentences_have_text_and_make_up_the_paragraph(paragraph: str, lang: str) -> None:
     sentences = split_sentences(paragraph, lang)
     assert "".join(map("".join, sentences)) == paragraph
     for number, (text, separator) in enumerate(sentences):

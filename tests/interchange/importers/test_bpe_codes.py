@@ -29,9 +29,7 @@ def codes(merges: Sequence[Sequence[str]], version: str = "0.2") -> bytes:
     """Write merges as the program of a version does."""
     lines = ["#version: 0.2"] if version == "0.2" else []
     count = " 17" if version == "fastBPE" else ""
-    return "".join(
-        f"{line}\n" for line in (*lines, *(f"{a} {b}{count}" for a, b in merges))
-    ).encode()
+    return "".join(f"{one}\n" for one in (*lines, *(f"{a} {b}{count}" for a, b in merges))).encode()
 
 
 def in_pieces(parts: Sequence[str]) -> list[str]:
@@ -81,9 +79,7 @@ def test_subwords_that_a_dictionary_lacks_are_taken_apart_or_unknown() -> None:
                 yield from apart(half)
 
     for line in LINES:
-        subwords = [
-            p for word in line.split() for part in merged(word, merges) for p in apart(part)
-        ]
+        subwords = [p for word in line.split() for one in merged(word, merges) for p in apart(one)]
         ids = [4 + listed.index(one) if one in listed else UNK_ID for one in subwords]
         assert vocabulary.encode([line])[0] == ids
     assert any(UNK_ID in ids for ids in vocabulary.encode(LINES))

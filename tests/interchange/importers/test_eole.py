@@ -75,9 +75,7 @@ def test_what_our_transformer_is_not_is_refused(
         (edited("vocab.json", lambda vocab: vocab["tgt"].reverse()), "</s>"),
     ],
 )
-def test_sides_that_contradict_each_other_are_refused(
-    importer: Importer, spoil: Spoil, said: str
-) -> None:
+def test_sides_that_contradict_are_refused(importer: Importer, spoil: Spoil, said: str) -> None:
     assert said in importer.refusal(2, APART, spoil)
 
 

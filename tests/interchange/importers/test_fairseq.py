@@ -153,7 +153,5 @@ def test_what_is_missing_is_named(importer: Importer, spoils: list[Spoil], said:
         (POST, ("--vocab", SEGMENTERS[0], "--vocab", CODES), "share"),
     ],
 )
-def test_another_segmenter_is_refused(
-    importer: Importer, folder: Path, words: Words, said: str
-) -> None:
+def test_a_wrong_segmenter_fails(importer: Importer, folder: Path, words: Words, said: str) -> None:
     assert said in importer.refusal(2, folder, words=(*LANGS, *words))

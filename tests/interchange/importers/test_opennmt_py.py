@@ -121,9 +121,7 @@ def test_the_newest_checkpoint_of_a_folder_is_read(nmt: Nmt, importer: Importer)
     assert "name the file" in importer.refusal(1, SHARED, renamed(NAME, "model.pt"))
 
 
-def test_an_export_knows_that_sources_have_no_end(
-    nmt: Nmt, importer: Importer, tmp_path: Path
-) -> None:
+def test_an_export_knows_sources_without_end(nmt: Nmt, importer: Importer, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="needs the extra ctranslate2")
     model, export = importer.model(SHARED), tmp_path / "export"
     nmt("export", "ctranslate2", model, export).succeeded()

@@ -35,9 +35,7 @@ def test_what_our_transformer_is_not_is_refused(
 ) -> None:
     old = f"{line}\n".encode()
     assert old in (POST / "config").read_bytes()
-    spoil = foreign_folders.changed(
-        "config", lambda config: config.replace(old, f"{new}\n".encode())
-    )
+    spoil = foreign_folders.changed("config", lambda text: text.replace(old, f"{new}\n".encode()))
     assert said in importer.refusal(2, POST, spoil)
 
 

@@ -76,8 +76,6 @@ def equal_lines(nmt: Nmt, imported: tuple[Path, Path], beam: str, expected: str)
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("folder", [name for name in SEGMENTED if name.endswith(("pre", "apart"))])
-def test_a_segmenter_of_another_model_is_refused(
-    importer: Importer, folder: str, wrong: str
-) -> None:
+def test_another_models_segmenter_is_refused(importer: Importer, folder: str, wrong: str) -> None:
     line = importer.refusal(2, FOLDERS / folder, words=(*LANGS, *WRONG[wrong]))
     assert str(WRONG[wrong][1]) in line

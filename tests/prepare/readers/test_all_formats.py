@@ -98,9 +98,7 @@ def test_files_of_the_tatoeba_challenge_are_named(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_names_that_say_too_little_are_refused(
-    name: str, kind: type[NMTError], message: str
-) -> None:
+def test_names_that_say_little_are_refused(name: str, kind: type[NMTError], message: str) -> None:
     Path("x.tsv").write_text("a\tb\n")
     Path("memory.tmx").write_text("<tmx></tmx>")
     for name_of_one in ("corpus.txt", "half.en"):

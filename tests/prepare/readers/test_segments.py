@@ -63,9 +63,7 @@ def read(name: str) -> list[tuple[str, str]]:
         (("a.xml",), (wmt("A"),)),
     ],
 )
-def test_a_pair_is_a_segment(
-    tmp_path: Path, names: tuple[str, ...], contents: tuple[str, ...]
-) -> None:
+def test_a_pair_is_a_segment(tmp_path: Path, names: Sequence[str], contents: Sequence[str]) -> None:
     for name, content in zip(names, contents, strict=True):
         raw = content.encode()
         (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)

@@ -239,9 +239,7 @@ def test_units_of_translation_tools(tmp_path: Path, encoding: str) -> None:
         (b"<tmx>\n<seg>a & b</seg></tmx>", " line 2: .*XML"),
     ],
 )
-def test_cut_files_and_other_kinds_are_refused(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
+def test_cut_files_and_others_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=rf"memory\.tmx{message}"):
         rows(tmp_path, content)
 

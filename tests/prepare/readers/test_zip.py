@@ -55,9 +55,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_member_is_found_by_the_meaning_of_its_code(
-    tmp_path: Path, order: tuple[int, int]
-) -> None:
+def test_a_member_is_found_by_what_its_code_means(tmp_path: Path, order: tuple[int, int]) -> None:
     codes = ["zh_TW", "zh_cn"]
     names = ["README", "LICENSE", "x.en", *(f"x.{codes[at]}" for at in order)]
     pack(tmp_path / "x.zip", {name: f"{name}\n" for name in names})
