@@ -27,7 +27,9 @@ _MORE_THAN_CHANCE = 1.25
 
 
 def calibrate(
-    model: Annotated[Path, argument("MODEL", "A model file, run folder or CTranslate2 export.")],
+    model: Annotated[
+        Path, argument("MODEL", "A model file, a run folder, or a CTranslate2 export.")
+    ],
     *,
     source: Path = value(
         ...,
@@ -122,7 +124,9 @@ def calibrate(
     learnt = metric.score(counted).signature, len(known), Curve.fit(rows, chrf)
     calibration = Calibration(pair.languages, config.calibrated, *learnt)
     trial = try_halves(rows, chrf)
-    fifths = [(str(n), *(f"{one:.1f}" for one in both)) for n, both in enumerate(trial.fifths, 1)]
+    fifths = [
+        (str(n), f"{told:.1f}", f"{true:.1f}") for n, (told, true) in enumerate(trial.fifths, 1)
+    ]
     console.print_table(("group", "estimated", "true"), fifths)
     console.print_row()
     columns = ("lines", "r", f"error of {LINES_TOGETHER} lines", "signature")

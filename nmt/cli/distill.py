@@ -89,7 +89,9 @@ class TextOptions:
     test: tuple[str, ...] = _text_value(
         (), "With --source: a test set. You can repeat it.", metavar="PREFIX"
     )
-    src_lang: str | None = like(TranslationConfig, "src_lang", panel=_TEXT, help="Source language.")
+    src_lang: str | None = like(
+        TranslationConfig, "src_lang", panel=_TEXT, help="Language of --source."
+    )
     tgt_lang: str | None = like(
         TranslationConfig, "tgt_lang", panel=_TEXT, help="Language of its translations."
     )
@@ -594,7 +596,8 @@ def _run_nmt(words: Sequence[object]) -> int:
     is_stopped = False
     python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train
     environment = os.environ | {console.STEP: "1"}
-    with subprocess.Popen([python, "-m", "nmt", *map(str, words)], env=environment) as process:
+    command = [python, "-m", "nmt", *map(str, words)]
+    with subprocess.Popen(command, env=environment) as process:
         while process.returncode is None:
             try:
                 process.wait()

@@ -131,7 +131,9 @@ def evaluate(
         console.print_json(objects)
     else:
         columns = ("run", "test set", "languages")
-        rows = [((one.run, one.name, "-".join(one.text.langs)), scores) for one, scores in results]
+        rows = [
+            ((test.run, test.name, "-".join(test.text.langs)), scores) for test, scores in results
+        ]
         print_signed(columns, rows)
         if baselines:
             console.print_row()

@@ -45,7 +45,9 @@ EXPORTERS = {
         _NAMES,
     ),
     "marian": Exporter("Marian", "marian_export"),
-    "bergamot": Exporter("Firefox, web pages and Node", "bergamot", ("data", "sample", *_NAMES)),
+    "bergamot": Exporter(
+        "Bergamot: Firefox, web pages and Node", "bergamot", ("data", "sample", *_NAMES)
+    ),
     "argos": Exporter(
         "Argos Translate and LibreTranslate",
         "argos",

@@ -36,7 +36,9 @@ def models(
         ),
     ] = None,
     *,
-    every: bool = value(False, "List all presets, and what they change.", option="--all"),
+    every: bool = value(
+        False, "List all presets, and what each changes in its parent.", option="--all"
+    ),
     vocab_size: int = value(_VOCAB_SIZE, "Size of the joint vocabulary to count with.", minimum=4),
     quiet: Quiet = False,
 ) -> None:

@@ -90,7 +90,9 @@ class RescoreOptions:
             yield "--weight is for --n-best"
         if self.in_total and (self.length_penalty, self.length_penalty_form) != (None, None):
             name = "" if self.length_penalty is not None else "-form"
-            yield f"--length-penalty{name} is for --scores, --tokens, --n-best; perplexity has none"
+            yield (
+                f"--length-penalty{name} is for --scores, --tokens, --n-best; perplexity has none"
+            )
 
     @property
     def in_total(self) -> bool:
@@ -108,7 +110,9 @@ class RescoreOptions:
 
 
 def rescore(
-    model: Annotated[Path, argument("MODEL", "A model file, or a run folder for its best model.")],
+    model: Annotated[
+        Path, argument("MODEL", "A model file, or a run folder (its best model is used).")
+    ],
     target: Annotated[
         Path | None,
         argument(
@@ -176,9 +180,10 @@ def rescore(
         rows = map(str, output.rerank(entries, score, weight))
     else:
         render = output.render_json if options.tokens else output.render_scored
+        scored = enumerate(score(_pairs(src_lines, lines, src_name, name)))
         rows = (
             row
-            for number, translation in enumerate(score(_pairs(src_lines, lines, src_name, name)))
+            for number, translation in scored
             for row in ([] if options.in_total else render(number, translation))
         )
     for row in rows:

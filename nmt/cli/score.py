@@ -38,7 +38,9 @@ def score(
     ],
     hypothesis: Annotated[
         Path,
-        argument("HYPOTHESIS", "Machine translation, in one of these forms.", show_default="stdin"),
+        argument(
+            "HYPOTHESIS", "The machine translation, in one of the same forms.", show_default="stdin"
+        ),
     ] = _STDIN,
     *,
     options: ScoringOptions,
@@ -92,13 +94,15 @@ def _read(
     return texts[:first], texts[first:last], next(iter(texts[last:]), None)
 
 
-def read_texts(paths: Sequence[tuple[str, Path]], codec: str, quoting: Sequence[str]) -> list[Text]:
+def read_texts(
+    paths: Sequence[tuple[str, Path]], encoding: str, quoting: Sequence[str]
+) -> list[Text]:
     """Read texts that go together line by line, each with its use, and check that they do."""
     from nmt.data.corpus import Encoding
     from nmt.scoring.inputs import check_plain, check_segments, read_text
     from nmt.scoring.metrics import check_line_counts
 
-    texts = [read_text(path, Encoding.find(codec), use, quoting) for use, path in paths]
+    texts = [read_text(path, Encoding.find(encoding), use, quoting) for use, path in paths]
     check_plain(texts)
     check_line_counts([(text.name, len(text.lines)) for text in texts])
     check_segments(texts)

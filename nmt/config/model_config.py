@@ -95,7 +95,9 @@ class TransformerConfig(ModelConfig):
     attention_bias: bool = value(
         False, "Whether queries, keys, values and the output of attention have biases."
     )
-    output_bias: bool = value(False, "Whether a bias is added to the logit of each target token.")
+    output_bias: bool = value(
+        False, "Whether each target token has a bias, which is added to its logit."
+    )
     first_input: str = value(
         "bos",
         "Embedding that the decoder reads before the first token: that of bos, that of eos, or "
@@ -113,7 +115,9 @@ class TransformerConfig(ModelConfig):
         "self-attention adds to keys and values (Shaw et al. 2018).",
         choices=("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative"),
     )
-    first_position: int = _size(0, "Position of a line's first token, for sinusoids.", minimum=0)
+    first_position: int = _size(
+        0, "Position of a sentence's first token, for sinusoids.", minimum=0
+    )
     max_positions: int = _size(
         1024,
         "Positions with their own learned vector, including bos or eos; later ones share the last "
@@ -134,7 +138,9 @@ class TransformerConfig(ModelConfig):
         """Return what is wrong with the combination of values."""
         problems = []
         if self.num_heads > 0 and self.d_model % self.num_heads and not (self.d_k and self.d_v):
-            problems.append(f"num_heads {self.num_heads} does not divide d_model {self.d_model}")
+            problems.append(
+                f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}"
+            )
         elif self.num_heads > 0 and self.positions == "rotary" and self.head_widths[0] % 2:
             problems.append(
                 f"a head's queries are {self.head_widths[0]} wide, which is odd; rotary positions "
@@ -163,13 +169,17 @@ class ConvolutionalConfig(ModelConfig):
     num_encoder_layers: int = _layers(15, "Layers of the encoder.")
     num_decoder_layers: int = _layers(15, "Layers of the decoder, each with an attention.")
     d_hidden: int = _size(512, "Width of the convolutions' outputs.")
-    kernel_width: int = value(3, "Tokens of a convolution, an odd number.", minimum=1, below=1000)
+    kernel_width: int = value(
+        3, "Tokens that a convolution covers, an odd number.", minimum=1, below=1000
+    )
     dropout: float = fraction(
         0.2,
         "Probability that a unit is dropped: in embeddings, each convolution's input and the "
         "decoder's output.",
     )
-    max_positions: int = _size(1024, "Positions with their own vector; later ones share the last.")
+    max_positions: int = _size(
+        1024, "Positions with their own vector; later ones share the last vector."
+    )
 
     def problems(self) -> list[str]:
         """Return what is wrong with the combination of values."""

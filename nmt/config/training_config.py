@@ -71,7 +71,9 @@ class TrainingConfig:
         "times as fast with onednn. A resumed run keeps its choice.",
         choices=("auto", "torch", "onednn"),
     )
-    label_smoothing: float = fraction(0.1, "Probability spread evenly over the vocabulary.")
+    label_smoothing: float = fraction(
+        0.1, "Share of probability spread evenly over the vocabulary."
+    )
     guided_alignment: float = value(
         0.0,
         "Weight of a second loss, which guides one head of attention to the source towards word "
@@ -106,7 +108,9 @@ class TrainingConfig:
     weight_decay: float = fraction(
         0.0, "Each update takes this share, times the learning rate, off all weights (AdamW's)."
     )
-    clip_norm: float = value(0.0, "Largest norm of an update's gradient; 0: no limit.", minimum=0)
+    clip_norm: float = value(
+        0.0, "Largest norm of an update's gradient; 0: no clipping.", minimum=0.0
+    )
     ema_decay: float = fraction(
         0.0,
         "Decay of an exponential moving average of the weights, which is then validated and "
@@ -200,7 +204,9 @@ class AugmentConfig:
     upper_case: float = _share("both sides are put into upper case.")
     title_case: float = _share("each word of both sides begins with a capital.")
     typos: float = _share("the source gets a typo for each started 40 characters.")
-    drop_punctuation: float = _share("the source loses its last mark, or all at edges of words.")
+    drop_punctuation: float = _share(
+        "the source loses its last mark, or all marks at the edges of words."
+    )
     drop_diacritics: float = _share("the source loses its accents.")
     placeholders: float = _share(
         "both sides get the same number or placeholder, such as {name}, which is to be copied."

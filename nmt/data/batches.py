@@ -191,7 +191,8 @@ class FixedShape(NamedTuple):
         # longest pair fits by itself, with the pairs of padding that it needs then.
         alone = longest + max(int(most[:2].max()), longest) // (_SHORT - 1) + 1
         src, tgt = (-(-max(tokens * 1.006 + 2, alone) // 16) * 16 for tokens in most[:2])
-        return cls(int(src), int(tgt), int(1.1 * most[2] + max(src, tgt) / _SHORT + 1), parts)
+        sentences = 1.1 * most[2] + max(src, tgt) / _SHORT + 1
+        return cls(int(src), int(tgt), int(sentences), parts)
 
     def fits(self, src_lengths: Lengths, tgt_lengths: Lengths) -> bool:
         """Tell whether pairs of these lengths (pairs,), without eos, make a batch of this shape."""
@@ -280,7 +281,9 @@ def collate(
 def _links(src_lengths: Lengths, tgt_lengths: Lengths, links: Indices, *, on_gpu: bool) -> Links:
     """Return links of pairs whose eos has none."""
     bounds = group_bounds(src_lengths, tgt_lengths, on_gpu=on_gpu)
-    src, tgt = (_groups(one.astype(np.int64) + 1, bounds, 0) for one in (src_lengths, tgt_lengths))
+    src, tgt = (
+        _groups(lengths.astype(np.int64) + 1, bounds, 0) for lengths in (src_lengths, tgt_lengths)
+    )
     with_eos = np.insert(links, np.cumsum(tgt_lengths, dtype=np.int64), NO_LINK)
     return Links(torch.from_numpy(with_eos), src, tgt)
 
@@ -419,19 +422,21 @@ def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int)
     return [order[owners == rank] for rank in range(world_size)]
 
 
-def micro_batches(src_lengths: Lengths, tgt_lengths: Lengths, most_tokens: int) -> list[Indices]:
-    """Split pairs into runs of at most `most_tokens` on either side.
+def micro_batches(
+    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
+) -> list[Indices]:
+    """Split pairs into runs of at most `micro_batch_tokens` on either side.
 
     A longer pair is a run by itself. The runs are as few as possible and about equal, because a
     small last one would be slow.
 
-    src_lengths, tgt_lengths: (pairs,), without eos; most_tokens: the bound.
+    src_lengths, tgt_lengths: (pairs,), without eos; micro_batch_tokens: the bound.
     Returns the indices of the pairs in each run.
     """
     lengths = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1
-    bounds = cut_by_tokens(*lengths, most_tokens)
+    bounds = cut_by_tokens(*lengths, micro_batch_tokens)
     # Bisect for the smallest budget that needs no more runs: too_small < budget <= enough.
-    too_small, enough = max(int(side.max(initial=1)) for side in lengths) - 1, most_tokens
+    too_small, enough = max(int(side.max(initial=1)) for side in lengths) - 1, micro_batch_tokens
     while len(bounds) > 2 and enough - too_small > 1:
         budget = (too_small + enough) // 2
         tried = cut_by_tokens(*lengths, budget)
@@ -442,8 +447,10 @@ def micro_batches(src_lengths: Lengths, tgt_lengths: Lengths, most_tokens: int) 
     return [np.arange(start, end) for start, end in pairwise(bounds.tolist())]
 
 
-def parts_by_length(src_lengths: Lengths, tgt_lengths: Lengths, most_tokens: int) -> list[Indices]:
+def parts_by_length(
+    src_lengths: Lengths, tgt_lengths: Lengths, micro_batch_tokens: int
+) -> list[Indices]:
     """Split pairs into micro-batches by their lengths, the longest first; see `micro_batches`."""
     order = longest_first(src_lengths, tgt_lengths)
-    parts = micro_batches(src_lengths[order], tgt_lengths[order], most_tokens)
+    parts = micro_batches(src_lengths[order], tgt_lengths[order], micro_batch_tokens)
     return [order[part] for part in parts]

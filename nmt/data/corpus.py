@@ -161,7 +161,9 @@ def _find_side(prefix: str, lang: str) -> Path:
         suffixes = " ".join(SUFFIXES)
         given = (Path(prefix + suffix) for suffix in ("", *SUFFIXES))
         if found := next((path for path in given if path.is_file()), None):
-            raise DataError(f"{plain}: no such file; {found} exists: give it without the language")
+            raise DataError(
+                f"{plain}: no such file; {found} exists: give the prefix without the language"
+            )
         raise DataError(f"{plain}: no such file, plain or compressed ({suffixes}){_near(plain)}")
     if not files[0].is_file():
         raise DataError(f"{files[0]}: not a regular file; it must be readable more than once")

@@ -190,7 +190,9 @@ class DataFolder:
         vocabularies = load_vocabularies(path, info)
         sizes = info.vocabulary.sizes
         if [len(vocabulary) for vocabulary in vocabularies] != [sizes[0], sizes[-1]]:
-            raise DataError(f"{path}: its vocabulary is not that of dataset.json; {_AGAIN}")
+            raise DataError(
+                f"{path}: its vocabulary is not the one that dataset.json describes; {_AGAIN}"
+            )
         shares = weighted_shares(info, [corpus.weight for corpus in info.train.corpora])
         are_weighted = any(weight != 1 for _, weight in shares)
         train = _open_shards(path, info.train, info, verify)
@@ -270,7 +272,9 @@ def check_files(path: Path, info: DatasetInfo, *, verify: bool) -> None:
                 f"altered; {_AGAIN}"
             )
         if verify and sha256_file(file) != record.sha256:
-            raise DataError(f"{file}: altered: its SHA-256 is not dataset.json's; {_AGAIN}")
+            raise DataError(
+                f"{file}: altered: its SHA-256 differs from that in dataset.json; {_AGAIN}"
+            )
 
 
 def load_vocabularies(path: Path, info: DatasetInfo) -> tuple[Vocabulary, Vocabulary]:

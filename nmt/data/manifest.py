@@ -260,7 +260,9 @@ def read_info(folder: Path) -> DatasetInfo:
             lack = "it is a run folder"
         else:
             lack = f"it has no {FILE_NAME}"
-        raise DataError(f"{folder}: not a data folder: {lack}; make one by `nmt prepare`") from None
+        raise DataError(
+            f"{folder} is not a data folder: {lack}; make one with `nmt prepare`"
+        ) from None
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     version = content.get("format_version") if isinstance(content, dict) else None

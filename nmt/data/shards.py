@@ -174,14 +174,18 @@ class _Header(NamedTuple):
     def check(self, path: Path, size: int) -> None:
         """Raise DataError if this is not the header of a shard of `size` bytes."""
         if self.magic != _MAGIC:
-            raise DataError(f"{path} is not a shard: it starts with {self.magic!r}; {_AGAIN}")
+            raise DataError(
+                f"{path} is not a shard of nmt: it starts with {self.magic!r}; {_AGAIN}"
+            )
         if self.version != FORMAT_VERSION:
             raise DataError(
                 f"{path}: this shard has format {self.version}, but this nmt reads "
                 f"{FORMAT_VERSION}; {_AGAIN}"
             )
         if self.token_bytes not in ID_TYPES:
-            raise DataError(f"{path}: damaged header: {self.token_bytes} bytes a token; {_AGAIN}")
+            raise DataError(
+                f"{path}: its header is damaged: {self.token_bytes} bytes a token; {_AGAIN}"
+            )
         # Python integers do not overflow, so that absurd counts cannot give a plausible size.
         offsets = 2 * (self.pairs + 1) * _OFFSET.itemsize + self.pairs * _LINE.itemsize
         expected = _BODY_AT + offsets + (self.src_tokens + self.tgt_tokens) * self.token_bytes

@@ -47,7 +47,9 @@ def export_argos(
     if out.suffix != ENDING:
         raise UsageError(f"{out}: name a file that ends in {ENDING}")
     if not _VERSION.fullmatch(package_version):
-        raise UsageError(f"--package-version {package_version}: give numbers with dots, as in 1.0")
+        raise UsageError(
+            f"--package-version {package_version}: must be numbers with dots, such as 1.0"
+        )
     if out.exists() and not _is_package(out):
         raise UsageError(f"{out}: exists and is not a package; choose another name or remove it")
     card = read_card(find_model(path))
@@ -122,7 +124,9 @@ def fault_of(card: ModelCard) -> str | None:
         )
     for lang in (card.src_lang, card.tgt_lang):
         if not _CODE.fullmatch(_code(lang)):
-            return f"{lang!r} does not begin with a code of two or three letters, as packages need"
+            return (
+                f"{lang!r} does not begin with a code of two or three letters, as a package needs"
+            )
     if (code := _code(card.src_lang)) == _code(card.tgt_lang):
         return f"both languages are {code} in Argos Translate"
     return None

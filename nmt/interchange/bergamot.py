@@ -145,7 +145,9 @@ def _entry(name: str, content: bytes) -> dict[str, object]:
 
 def _statistics(arrays: Arrays) -> dict[str, int]:
     """Return numbers of parameters and their bytes, as Mozilla's pipeline counts them."""
-    numbers = {name: one[0] if isinstance(one, tuple) else one for name, one in arrays.items()}
+    numbers = {
+        name: array[0] if isinstance(array, tuple) else array for name, array in arrays.items()
+    }
 
     def total(what: str, start: str) -> int:
         of_side = (array for name, array in numbers.items() if name.startswith(start))

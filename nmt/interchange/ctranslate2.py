@@ -106,7 +106,9 @@ def duties_of_others(card: ModelCard) -> list[str]:
         piece = next(iter(languages.pieces.values()))
         if languages.src:
             whose = "source" if languages.src == "src" else "target"
-            duties.append(f"begin each source's pieces with its {whose} language, such as {piece}")
+            duties.append(
+                f"begin the pieces of each source with its {whose} language, such as {piece}"
+            )
         if languages.tgt:
             duties.append(f"give the target language as target_prefix, such as {piece}")
     return duties

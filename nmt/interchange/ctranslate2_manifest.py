@@ -40,7 +40,9 @@ class Export:
             content = parse_json(read_file(path))
             version = content.pop("format") if isinstance(content, dict) else None
             if version != FORMAT_VERSION:
-                raise DataError(f"{path}: has format {version}; this nmt reads {FORMAT_VERSION}")
+                raise DataError(
+                    f"{path}: has format {version}, and this nmt reads {FORMAT_VERSION}"
+                )
             export: Export = build_value(cls, content, "")
             if not {CARD, _MODEL} <= export.files.keys():
                 raise ValueError

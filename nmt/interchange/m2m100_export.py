@@ -57,9 +57,10 @@ def m2m100_files(model: Transformer, card: ModelCard) -> dict[str, dict[str, Any
         "is_encoder_decoder": True,
         **special,
     }
+    langs = {"src_lang": card.src_lang, "tgt_lang": card.tgt_lang}
     pieces = {  # by which the tokenizer calls them
         key: next(map(card.languages.pieces.get, card.languages.codes(lang)), None)
-        for key, lang in {"src_lang": card.src_lang, "tgt_lang": card.tgt_lang}.items()
+        for key, lang in langs.items()
     }
     tokenizer = {
         "tokenizer_class": "NllbTokenizer",

@@ -22,7 +22,9 @@ def seconds_until(text: str, now: datetime.datetime) -> float:
     """Return the seconds until the next HH:MM; UsageError if it is not a time."""
     match = _TIME_OF_DAY.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"--deadline {text!r} is not a time of day; give HH:MM, such as 06:30")
+        raise UsageError(
+            f"--deadline {text!r} is not a time of day; give it as HH:MM, for example 06:30"
+        )
     then = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
     if then <= now:
         then += datetime.timedelta(days=1)

@@ -394,5 +394,7 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
                 )
             elif odd := odd_lines(chunk):
                 what, way = odd
-                console.warning(f"{name}: most lines have {what}, translated like words; {way}")
+                console.warning(
+                    f"{name}: most lines have {what}, which are translated like words; {way}"
+                )
         yield chunk

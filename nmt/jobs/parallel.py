@@ -361,7 +361,9 @@ def _check_workers(job: JobOptions) -> None:
     if job.device == "cpu":
         _number_of(job, 0)
     elif int(workers) > max(_MOST_GPUS, most_workers()):
-        raise UsageError(f"--workers {workers}: at most {most_workers()}, or as many as GPUs")
+        raise UsageError(
+            f"--workers {workers}: must be at most {most_workers()}, or as many as GPUs"
+        )
 
 
 def _number_of(job: JobOptions, gpus: int) -> int:

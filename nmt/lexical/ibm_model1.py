@@ -62,7 +62,8 @@ def learn_lexicon(
     most_links: bound on the sum over pairs of source tokens times target tokens.
     on_progress: called with 1 after each of `LEXICON_STEPS` steps.
     """
-    src, tgt = pairs.rows(np.arange(0, len(pairs), max(1, -(-_links(pairs) // most_links))))
+    step = max(1, -(-_links(pairs) // most_links))
+    src, tgt = pairs.rows(np.arange(0, len(pairs), step))
     if backward:
         src, tgt, src_vocab_size, tgt_vocab_size = tgt, src, tgt_vocab_size, src_vocab_size
     return learn_from_rows(src, tgt, src_vocab_size, tgt_vocab_size, on_progress=on_progress)

@@ -185,7 +185,8 @@ def _find_columns(
     elif not named and width > 2:
         cells = enumerate(zip_longest(*sample, fillvalue=""), start=1)
         filled = [str(number) for number, column in cells if any(map(has_letters, column))]
-        shown = printable(" | ".join(next(row for row in table if len(row) > 2))[:60])
+        longest = next(row for row in table if len(row) > 2)
+        shown = printable(" | ".join(longest)[:60])
         raise DataError(
             f"{file}: has {width} columns, such as {shown}, but no header for them; name two, as "
             f"in {file}:{','.join(filled[:2])}, or put a row above: source, target, form, form"

@@ -119,7 +119,8 @@ def _lemma_rows(lines: Sequence[str], lang: str) -> tuple[TokenRows, list[str], 
     first, and the lemma of each word that is learnt.
     """
     words = [WORD.findall(line) for line in lines]
-    lemmas = {word: lemma(word, lang) for word in sorted({word for line in words for word in line})}
+    different = sorted({word for line in words for word in line})
+    lemmas = {word: lemma(word, lang) for word in different}
     counts = Counter(lemmas[word].lower() for line in words for word in line)
     known = (key for key, count in counts.items() if count >= _LEAST_COUNT)
     keys = sorted(known, key=lambda key: (-counts[key], key))[_FREQUENT:]

@@ -77,9 +77,10 @@ class WordList:
             if word is not None:
                 start, end = spans[position][0], spans[position + size - 1][1]
                 near, far = (bisect_right(protected_ends, place) for place in (start, end))
+                touched = protected[near : far + 1]
                 if all(
                     first >= end or (start <= first and last <= end and last - first < end - start)
-                    for first, last in protected[near : far + 1]
+                    for first, last in touched
                 ):
                     words.append(FoundWord(start, end, word))
             position += size

@@ -90,7 +90,8 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
             says_number = is_only_for_one or all(
                 take_the_same(singular, plural, language) for language in languages
             )
-            source = singular if form is None or (form == form_for_one and says_number) else plural
+            is_for_one = form is None or (form == form_for_one and says_number)
+            source = singular if is_for_one else plural
             write = partial(_quoted, newline=newline)
             unit = None if is_code else message_unit(source, languages, write)
             if unit is not None:

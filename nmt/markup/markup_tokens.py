@@ -155,12 +155,14 @@ def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) 
     return Token("empty" if is_empty else "open", match[0], position, name)
 
 
-def _is_directive(markup: str, position: int, name: str, end: int, last: dict[str, int]) -> bool:
+def _is_directive(
+    markup: str, position: int, name: str, tag_end: int, last: dict[str, int]
+) -> bool:
     """Tell whether it is a directive such as Ruby's `%<name>s`, unlike `50%<b>d</b>`."""
     piece = piece_pattern().match(markup, position)
-    if piece is None or piece.end() <= end or name in VOID or name in _ENDED_BY:
+    if piece is None or piece.end() <= tag_end or name in VOID or name in _ENDED_BY:
         return False
-    return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, end, last))
+    return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, tag_end, last))
 
 
 def pair_up(tokens: list[Token], form: str) -> dict[int, int]:

@@ -108,7 +108,8 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
 def cue_texts(path: Path, subtitles: str) -> Iterator[str]:
     """Yield what is said in each cue, on one line and without tags; DataError as above."""
     for _, payload in _cues(path, subtitles, is_vtt=subtitles.startswith("WEBVTT")):
-        yield html.unescape(re.sub(r"\\[hN]", " ", re.sub(f"{_CODE}|{_TAG.pattern}", "", payload)))
+        text = re.sub(f"{_CODE}|{_TAG.pattern}", "", payload)
+        yield html.unescape(re.sub(r"\\[hN]", " ", text))
 
 
 def _cues(path: Path, text: str, *, is_vtt: bool) -> Iterator[tuple[re.Match[str], str]]:

@@ -151,7 +151,8 @@ class Layout:
             if text in _PUNCTUATION:
                 never = units["sign"] | units["symbol"]
             elif self._is_elided(unit):
-                never = self.of_pieces if len(text) <= 2 else never | units["symbol"]
+                is_article = len(text) <= 2
+                never = self.of_pieces if is_article else never | units["symbol"]
             if number not in taken and self.labels[number] in never:
                 self.labels[number] = -1
 
@@ -310,7 +311,8 @@ class Layout:
             if child not in owned and not node.piece_kind:
                 own = (unit for unit in range(first, end) if unit not in self.of_pieces)
                 weak = (self.weak_targets.get(unit, -1) for unit in own)
-                for unit in (unit for unit in weak if within.first <= unit < within.end):
+                free = (unit for unit in weak if within.first <= unit < within.end)
+                for unit in free:
                     if owners[unit - within.first] in (None, -1):
                         owners[unit - within.first] = child
                         owned[child].append(unit)
@@ -402,9 +404,10 @@ class Layout:
         text, place = self.marked.text, self.places[piece]
         first, end = self.units_of(piece)
         touches_previous = is_letter(text[piece.start - 1 : piece.start])
+        touches_next = is_letter(text[piece.end : piece.end + 1])
         return (
             touches_previous and place.first - 1 in self.targets.get(first - 1, ()),
-            is_letter(text[piece.end : piece.end + 1]) and place.end in self.targets.get(end, ()),
+            touches_next and place.end in self.targets.get(end, ()),
         )
 
     def _outside(self, position: int, *, is_after: bool) -> Place:

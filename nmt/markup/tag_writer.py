@@ -53,7 +53,8 @@ class _Writer:
                 self.out.append(node.closing)
                 self.gap = len(self.out)
                 continue
-            end = self._write_start(node, self.layout.places[node]) if node is not root else limit
+            place = self.layout.places[node]
+            end = self._write_start(node, place) if node is not root else limit
             if node.piece_kind:
                 continue
             waiting.append((node, True, end))

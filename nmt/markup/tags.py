@@ -233,7 +233,9 @@ class _Parser:
             if decoded == entity[0]:  # only an ampersand
                 run += [(character, character) for character in decoded]
                 continue
-            run += [(character, "" if n else entity[0]) for n, character in enumerate(decoded)]
+            run += [
+                (character, "" if index else entity[0]) for index, character in enumerate(decoded)
+            ]
             if (decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())) and is_complete:
                 self.spelling[decoded] = entity[0]
         self._add_run(run + [(character, character) for character in raw[last:]], find_pieces)

@@ -83,7 +83,8 @@ def text_tags(text: str, form: str, *, is_in_stars: bool) -> Iterator[TextTag]:
         elif group == "escape":
             kind, name, needs_partner = "empty", "\\", False
         elif group == "line_end":
-            if not (before + after).strip() or (is_in_word(before) and after.islower()):
+            is_apart = not before.strip() and not after.strip()
+            if is_apart or (is_in_word(before) and after.islower()):
                 continue
             kind, name, needs_partner = "empty", "br", False
         prefix = {"begins": "{", "ends": "{", "bbcode": "["}.get(group, "")

@@ -202,7 +202,9 @@ class ConvolutionalDecoderLayer(nn.Module):
         h = (h + self.attention(h, g, sentences, keys_values, sources)) * _HALF
         return (h + x) * _HALF  # type: ignore[no-any-return]
 
-    def step(self, x: Tensor, g: Tensor, number: int, states: list[ConvolutionalState]) -> Tensor:
+    def step(
+        self, x: Tensor, g: Tensor, number: int, states: Sequence[ConvolutionalState]
+    ) -> Tensor:
         """Decode one position x (N, H) of the hypotheses of some states: (N, H).
 
         Matrix products take all rows together. Only attention goes state by state.
@@ -301,7 +303,8 @@ class ConvolutionalModel(TranslationModel):
 
     def cross_attention(self, batch: Batch, from_top: int) -> Tensor:
         layers = self._decoder_layers()
-        return self._weights(batch, [layers[max(0, len(layers) - 1 - from_top)].attention])[0]
+        attention = layers[max(0, len(layers) - 1 - from_top)].attention
+        return self._weights(batch, [attention])[0]
 
     def _encode(self, src: Packed) -> Tensor:
         """Return the keys z and values (z + e) * sqrt(S) of all layers' attention: (m, 2, 1, D).
@@ -320,7 +323,8 @@ class ConvolutionalModel(TranslationModel):
         # stable (section 3.4); the embeddings get the sum.
         z = z.detach().lerp(z, 1 / self.config.num_decoder_layers)
         scales = src.starts.diff().double().sqrt().to(z.dtype)  # (B,)
-        return torch.stack((z, (z + e) * scales[src.sentences, None]), dim=1)[:, :, None]
+        values = (z + e) * scales[src.sentences, None]
+        return torch.stack((z, values), dim=1)[:, :, None]
 
     def _sentences(self, packed: Packed, recorded: Recorded | None = None) -> Sentences:
         return Sentences.of(packed, 1, as_packed=self.is_padding_free, recorded=recorded)

@@ -7,12 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, did_you_mean, is_of_memory
 from nmt.system.own_process import in_a_copy
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from numpy.typing import NDArray
 
@@ -101,7 +102,9 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank)
 
 
-def to_device(arrays: Sequence[NDArray[Any]], device: torch.device) -> tuple[torch.Tensor, ...]:
+def to_device(
+    arrays: Sequence[NDArray[np.generic]], device: torch.device
+) -> tuple[torch.Tensor, ...]:
     """Return arrays of one type as tensors on a device; a CPU shares their memory.
 
     A GPU gets them in one transfer from pinned memory, for which this process does not wait.

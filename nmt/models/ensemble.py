@@ -54,7 +54,9 @@ class Ensemble:
         """Return the logarithms of summed probabilities (n, V) as logits."""
         widths = [member.output_projection.shape[1] for member in self.members]
         parts = zip(self.members, torch.split(features, widths, dim=1), strict=True)
-        logits = (member.project(x if x.is_cuda else x.contiguous()) for member, x in parts)
+        logits = (
+            member.project(part if part.is_cuda else part.contiguous()) for member, part in parts
+        )
         return reduce(torch.logaddexp, (own.float().log_softmax(dim=-1) for own in logits))
 
 

@@ -59,7 +59,8 @@ def _recurrent(config: RecurrentConfig, tgt_vocab_size: int, lengths: LengthSums
     # A key per source token. A query and an attentional state per target token. A score and a
     # weighted mean per pair.
     keys = queries = width * hidden
-    targets = lengths.tgt * (decoder + queries + width * 2 * hidden + width * tgt_vocab_size)
+    attentional = width * 2 * hidden
+    targets = lengths.tgt * (decoder + queries + attentional + width * tgt_vocab_size)
     return lengths.src * (encoder + keys) + targets + lengths.src_tgt * (width + hidden)
 
 

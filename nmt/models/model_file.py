@@ -246,7 +246,9 @@ def find_model(path: Path) -> Path:
         if (path / name).is_file():
             return path / name
     if (path / "dataset.json").is_file():
-        raise UsageError(f"{path}: is a data folder; give a run folder of `nmt train`, or a model")
+        raise UsageError(
+            f"{path}: is a data folder; give the run folder of `nmt train`, or a model"
+        )
     if (path / "config.toml").is_file():
         raise NMTError(f"{path}: no model yet; `nmt train` writes one at its first validation")
     raise NMTError(

@@ -58,8 +58,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        is_recurrent = config.decoder_memory == "ssru"
         self.attention: SelfAttention | SSRU = (
-            SSRU(config.d_model) if config.decoder_memory == "ssru" else SelfAttention(config)
+            SSRU(config.d_model) if is_recurrent else SelfAttention(config)
         )
         self.after_attention = Residual(config)
         self.cross_attention = CrossAttention(config)

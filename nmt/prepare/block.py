@@ -200,7 +200,8 @@ class TextSide:
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
-        each: Rows = np.unique(np.searchsorted(self.bounds, places, side="right") - 1)
+        rows = np.searchsorted(self.bounds, places, side="right") - 1
+        each: Rows = np.unique(rows)
         return each
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -270,7 +270,9 @@ class HeldOutLines(NamedTuple):
         by_run = _Index.of(hashes[inside], rows[inside], bits=_RUN_BITS, most=_MOST_LINES_A_RUN)
         return cls(lines, pairs, sizes, by_gram, by_run, are_wide)
 
-    def compare(self, side: TextSide, rows: Rows, *, least: float = 0) -> tuple[Overlaps, Overlaps]:
+    def compare(
+        self, side: TextSide, rows: Rows, *, least: float = 0.0
+    ) -> tuple[Overlaps, Overlaps]:
         """Compare some lines of train with all these lines.
 
         least: the shorter line counts as at least this share of the longer one.
@@ -344,7 +346,8 @@ class _Index(NamedTuple):
         known = np.flatnonzero(self.is_known.take(hashes))
         firsts, ends = self.starts[hashes[known]], self.starts[hashes[known] + 1]
         sizes = ends - firsts
-        places = np.arange(sizes.sum()) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
+        before = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(firsts - before, sizes)
         return np.repeat(known, sizes), self.lines[places]
 
 
@@ -381,7 +384,8 @@ def _grams(lines: Sequence[str]) -> tuple[Rows, Numbers]:
     first, second, third, fourth = (codes[n : len(codes) - 3 + n] for n in range(_GRAM))
     hashes = ((first * _FACTOR + second) * _FACTOR + third) * _FACTOR + fourth
     hashes = hashes * _FACTOR >> np.uint32(32 - _GRAM_BITS)
-    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | np.append(True, are_ends)[: len(first)])
+    begin_lines = np.append(True, are_ends)[: len(first)]
+    is_gram = ~are_ends[: len(first)] & (~are_ends[3:] | begin_lines)
     rows = np.cumsum(are_ends)[: len(first)] // 3
     grams = _distinct(rows[is_gram] << 32 | hashes[is_gram])
     return grams >> 32, (grams & 0xFFFFFFFF).astype(np.uint32)

@@ -90,7 +90,9 @@ class LanguageIdentifier(NamedTuple):
     def knows(self, lang: str) -> bool:
         return bool(_labels_of(self.path, lang))
 
-    def in_other_language(self, lines: Sequence[str], lang: str, beside: Sequence[str]) -> Mask:
+    def in_other_language(
+        self, lines: Sequence[str], lang: str, beside: Sequence[str] = ()
+    ) -> Mask:
         """Return which lines are surely in another language; none if it does not know the one.
 
         beside: their translations, if there are some: names in them do not tell a line's script.

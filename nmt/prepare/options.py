@@ -130,7 +130,9 @@ class PrepareOptions:
         metavar="TEXT=csv|none",
         shown="found by the cells",
     )
-    encoding: str = _text_value("utf-8", "Character encoding of all text, such as windows-1252.")
+    encoding: str = _text_value(
+        "utf-8", "Character encoding of all text, for example windows-1252."
+    )
     new_language: str | None = _vocabulary_value(
         None,
         "Add this language to the vocabulary of a model of several languages, to tune it for one "

@@ -203,18 +203,22 @@ def _read_inputs(
     if not any(text.lines for text in sources.train):
         raise DataError(f"the training text is empty: {', '.join(options.train)}")
     if not any(round(text.lines * text.weight) for text in sources.train):
-        raise UsageError("--weight: so small that an epoch has no pairs; raise them")
+        raise UsageError(
+            "--weight: the weights are so small that an epoch has no pairs; raise them"
+        )
     vocabularies = tuple(with_new_pieces(vocabularies, options, languages))
     return _Inputs(vocabularies, languages, identifier, annotator, fixes, sources)
 
 
-def _settings(options: PrepareOptions, rules: CleaningOptions, inputs: _Inputs) -> dict[str, Any]:
+def _settings(
+    options: PrepareOptions, cleaning: CleaningOptions, inputs: _Inputs
+) -> dict[str, Any]:
     """Return the options that decide, with the text, what is written: for `dataset.json`."""
     vocabularies, languages = inputs.vocabularies, inputs.languages
-    used = asdict(options) | asdict(rules)
+    used = asdict(options) | asdict(cleaning)
     used |= dict(zip(("src_lang", "tgt_lang"), options.langs, strict=True))
     used |= {"encoding": Encoding.find(options.encoding).name}
-    used |= {"keep": sorted(set(rules.keep)), "symbol": sorted(set(options.symbol))}
+    used |= {"keep": sorted(set(cleaning.keep)), "symbol": sorted(set(options.symbol))}
     used |= {"vocab_size": vocabulary_size(options, inputs.sources.train)}
     if vocabularies:  # with rules of its own
         used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}

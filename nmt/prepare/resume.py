@@ -150,12 +150,14 @@ def _checksums(corpus: manifest.CorpusRecord) -> tuple[str, str]:
     return corpus.src.sha256, corpus.tgt.sha256
 
 
-def _changed_vocabulary(info: manifest.DatasetInfo, given: Sequence[Vocabulary]) -> list[str]:
-    if info.vocabulary.given != bool(given):
-        was, now = ("learnt", "given") if given else ("given", "learnt")
+def _changed_vocabulary(
+    info: manifest.DatasetInfo, vocabularies: Sequence[Vocabulary]
+) -> list[str]:
+    if info.vocabulary.given != bool(vocabularies):
+        was, now = ("learnt", "given") if vocabularies else ("given", "learnt")
         return [f"the vocabulary was {was} and is {now}"]
-    checksums = [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in given]
-    if given and checksums != [file.sha256 for file in info.vocabulary.files]:
+    checksums = [hashlib.sha256(vocabulary.model).hexdigest() for vocabulary in vocabularies]
+    if vocabularies and checksums != [file.sha256 for file in info.vocabulary.files]:
         return ["the vocabulary was another one"]
     return []
 
@@ -240,7 +242,9 @@ def _locked(partial: Path) -> Iterator[None]:
     folder = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         files.check_owner(folder, partial)
-        busy = f"another process is building {partial}; wait, then run the same command again"
+        busy = (
+            f"another process is building {partial}; wait for it, then run the same command again"
+        )
         files.lock(folder, partial, busy)
         if not (partial.exists() and os.path.samestat(os.fstat(folder), partial.stat())):
             with _locked(partial):  # the other process has renamed or removed what we had opened

@@ -135,6 +135,8 @@ def learn_lexicon(
     pairs = [(compose(src), compose(tgt)) for src, tgt in clean_pairs]
     with console.progress("Aligning words", total=2 * LEXICON_STEPS, unit="steps") as bar:
         lexicon = learn_words(pairs, langs, on_progress=bar.update)
-    console.notice(f"--terms auto: {lexicon.entries:,} word pairs learnt from {len(pairs):,} pairs")
+    console.notice(
+        f"--terms auto: {lexicon.entries:,} pairs of words learnt from {len(pairs):,} pairs"
+    )
     write_text(path, lexicon.write())
     return record_file(path)

@@ -395,7 +395,8 @@ def _agreement(src: Values, tgt: Values, starts: Rows) -> npt.NDArray[np.float64
         np.add.reduceat((left * right).sum(axis=0), starts)
         for left, right in ((src, tgt), (src, src), (tgt, tgt))
     )
-    can_tell = np.minimum(one, other) > _LEAST_POWER * np.diff(np.append(starts, src.shape[1]))
+    sizes = np.diff(np.append(starts, src.shape[1]))
+    can_tell = np.minimum(one, other) > _LEAST_POWER * sizes
     return np.where(can_tell, both / np.sqrt(np.maximum(one * other, 1)), 1)
 
 
@@ -414,7 +415,8 @@ def _shift(src: Values, tgt: Values, start: int, end: int) -> int:
     products = products[places]
     sure = products / products.std()
     best = int(np.argmax(sure))
-    is_clear = sure[best] > max(_SURE, 2 * float(sure[start + size // 2]))
+    here = float(sure[start + size // 2])
+    is_clear = sure[best] > max(_SURE, 2 * here)
     return int(places[best]) - start if is_clear else 0
 
 

@@ -142,7 +142,8 @@ class HeldOutText(NamedTuple):
             if found is None and (found := misfit(lines)):
                 warn_of_misfit(source, found, block, before)
             before = block
-            are_breaks = (lines.longer == 0) & documents & ~(lines.src.is_bad | lines.tgt.is_bad)
+            are_bad = lines.src.is_bad | lines.tgt.is_bad
+            are_breaks = (lines.longer == 0) & documents & ~are_bad
             breaks.append(are_breaks)
             if block.missing:
                 raise DataError(
@@ -273,7 +274,9 @@ def _refuse(where: str, first: int, bad: Mask, problem: str, advice: str) -> Non
     """Raise DataError that names the first bad line of a mask; first: the mask's first line."""
     if bad.any():
         number = first + int(np.argmax(bad))
-        raise DataError(f"{where} {number:,} {problem}; valid and test keep all lines; {advice}")
+        raise DataError(
+            f"{where} {number:,} {problem}; every line of valid and test is kept, so {advice}"
+        )
 
 
 @dataclass

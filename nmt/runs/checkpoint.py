@@ -179,7 +179,9 @@ def _read_state(path: Path, vectors: Mapping[str, Tensor]) -> _Stored:
     try:
         state: RunState = build_value(RunState, file.header.get("progress"), "progress")
     except ValueError as error:
-        raise DataError(f"{path}: damaged: no header of a training state ({error})") from None
+        raise DataError(
+            f"{path}: damaged: its header is not a training state's ({error})"
+        ) from None
     stored = {name: file.read(name) for name in file.names}
     expected = {name: vector.shape for name, vector in vectors.items()}
     if {name: vector.shape for name, vector in stored.items()} != expected:

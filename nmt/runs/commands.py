@@ -100,7 +100,9 @@ def _read(read: Callable[[str], T], text: str, number: int, option: str) -> T:
     try:
         return read(text)
     except ValueError:
-        raise DataError(f"{option}: wrote {text!r:.40} for line {number:,}, not a number") from None
+        raise DataError(
+            f"{option}: wrote {text!r:.40} for line {number:,}; it must be a number"
+        ) from None
 
 
 def _texts(answer: bytes, name: str, expected: int) -> list[str]:

@@ -80,7 +80,9 @@ def check_made_of(work: Path, made_of: Mapping[str, object]) -> None:
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: damaged: {error}; remove {work.parent}") from None
     for key in {**made_of, **before}:
-        was, now = ("not set" if one.get(key) is None else one[key] for one in (before, made_of))
+        was, now = (
+            "not set" if values.get(key) is None else values[key] for values in (before, made_of)
+        )
         if was != now:
             raise UsageError(
                 f"{work.parent} is another student: {key} was {was} and is now {now}; choose "

@@ -100,7 +100,8 @@ class ValidationResult(NamedTuple):
         if len(self.texts) < 2:
             return {}
         pairs = {spell_pair(text.langs): text for text in self.texts}
-        return {f"nll/{pair}": text.nll for pair, text in pairs.items()} | {
+        nlls = {f"nll/{pair}": text.nll for pair, text in pairs.items()}
+        return nlls | {
             f"{name}/{pair}": text.scores[name].score
             for name in self.scores
             for pair, text in pairs.items()
@@ -180,7 +181,9 @@ class Report:
         metrics = _metrics(record, {**_LOSS, "tokens_per_second": "{} tokens/s"})
         self.run.log(f"{head} epoch {record['epoch']:.2f}: {metrics}{self._time_left(update)}")
         for table in (_RARE, _WAIT):
-            rare = {key: form for key, (low, form) in table.items() if record.get(key, 0) >= low}
+            rare = {
+                key: form for key, (least, form) in table.items() if record.get(key, 0) >= least
+            }
             if rare:
                 self.run.log(f"{head}: {_metrics(record, rare)}", aloud=table is _RARE)
         status = f"epoch {record['epoch']:.2f}, nll {record['nll']:.3f}"
@@ -216,7 +219,8 @@ class Report:
             self.run.log(f"{head}: {', '.join(by_pair)}")
         for sample in result.samples:
             for label in _SAMPLE:
-                self.run.log(f"valid line {sample['line']:,} {label}: {sample[label]}", aloud=False)
+                line = f"valid line {sample['line']:,} {label}: {sample[label]}"
+                self.run.log(line, aloud=False)
         self._draw_if_due(state)
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:

@@ -76,9 +76,10 @@ def curves_from_metrics(
     for name, explanation, shown in _CURVES:
         # Those of single pairs of languages, such as `bleu/en-de` besides `bleu`, come last.
         valid = tuple(f"{key}/" for kind, key in shown if kind == "valid")
+        of_pairs = [("valid", key) for key in newest if key.startswith(valid)]
         series = tuple(
             (key.partition("/")[2] or kind, points)
-            for kind, key in (*shown, *[("valid", key) for key in newest if key.startswith(valid)])
+            for kind, key in (*shown, *of_pairs)
             if (points := _points(records, kind, key)) or name not in ("BLEU", "chrF")
         )
         if series:

@@ -85,7 +85,9 @@ class ScoringOptions:
         shown="by the language",
         panel="Metrics",
     )
-    lowercase: bool = value(False, "Ignore case in BLEU and chrF, as TER does.", panel="Metrics")
+    lowercase: bool = value(
+        False, "Ignore case in BLEU and chrF. TER always does.", panel="Metrics"
+    )
     card: bool = value(
         False, "Print every variant of BLEU instead, and which published scores each compares with."
     )
@@ -103,7 +105,9 @@ class ScoringOptions:
         metavar="PERCENT",
         shown="no interval; 95 for differences",
     )
-    json: bool = value(False, "Print one JSON object: a metric's score, signature, details.")
+    json: bool = value(
+        False, "Print one JSON object: for each metric its score, signature and details."
+    )
 
     def __post_init__(self) -> None:
         check(self)

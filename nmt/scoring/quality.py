@@ -100,14 +100,17 @@ class Curve:
         for _ in range(_STEPS):
             told = _logistic(inputs @ weights)
             slope = inputs.T @ (true - told) - ridge @ weights
-            weights += np.linalg.lstsq((inputs.T * (told * (1 - told))) @ inputs + ridge, slope)[0]
+            curvature = (inputs.T * (told * (1 - told))) @ inputs + ridge
+            weights += np.linalg.lstsq(curvature, slope)[0]
         told = _logistic(inputs @ weights)
         groups = np.array_split(np.argsort(told, kind="stable"), _GROUPS)
         centres = [told[group].mean() for group in groups]
         corrections = [(true - told)[group].mean() for group in groups]
         told = _inside(told + np.interp(told, [0, *centres], [0, *corrections]))
         ways = np.array([true / told - 1, (true - told) / (1 - told)])  # to 0, and to 1
-        lows, highs = np.transpose([list(map(np.percentile, ways[:, n], _ENDS)) for n in groups])
+        lows, highs = np.transpose(
+            [list(map(np.percentile, ways[:, group], _ENDS)) for group in groups]
+        )
         lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)  # if a few lines are far off
         usual = np.percentile(rows[:, 0], _USUAL)
         lists = means, deviations, weights, centres, corrections, lows, highs
@@ -118,7 +121,8 @@ class Curve:
         """Tell the chrF of translations from their features (N, F)."""
         import numpy as np
 
-        told = _logistic(self.weights[0] + (rows - self.means) / self.deviations @ self.weights[1:])
+        scaled = (rows - self.means) / self.deviations
+        told = _logistic(self.weights[0] + scaled @ self.weights[1:])
         low, high = (np.interp(told, self.told, each) for each in (self.lows, self.highs))
         told = _inside(told + np.interp(told, [0, *self.told], [0, *self.corrections]))
         percent = np.clip([told, told + low * told, told + high * (1 - told)], 0, 1).T * 100
@@ -149,7 +153,8 @@ def try_halves(rows: NDArray[np.float64], chrf: NDArray[np.float64]) -> Trial:
     for half in (slice(0, None, 2), slice(1, None, 2)):
         other = slice(1 - half.start, None, 2)
         told[half] = [one.chrf for one in Curve.fit(rows[other], chrf[other]).estimates(rows[half])]
-        errors += abs(random.choice((told - chrf)[half], (_DRAWS, LINES_TOGETHER)).mean(1)).tolist()
+        draws = random.choice((told - chrf)[half], (_DRAWS, LINES_TOGETHER))
+        errors += abs(draws.mean(1)).tolist()
     fifths = np.array_split(np.argsort(told, kind="stable"), 5)
     varies = told.std() > 0 < chrf.std()
     return Trial(

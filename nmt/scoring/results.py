@@ -151,7 +151,9 @@ def _verdict(what: str, baseline: str, comparison: Comparison, *, lower_is_bette
     p, difference = comparison.p_randomisation, comparison.difference
     chance = f"p = {p:.4f}, approximate randomisation"
     if p >= _SIGNIFICANT:
-        return f"{what}: a difference of {difference:+.2f} from {baseline} may be chance ({chance})"
+        return (
+            f"{what}: the difference of {difference:+.2f} from {baseline} may be chance ({chance})"
+        )
     better = "better" if (difference > 0) != lower_is_better else "worse"
     return (
         f"{what}: {better} than {baseline} by {abs(difference):.2f}, which is unlikely to be "

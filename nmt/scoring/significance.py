@@ -134,7 +134,8 @@ def _lowest_p_value(ours: Array, theirs: Array) -> float:
     For example, 4 lines differ. Of the 16 ways to swap them, two are as far apart as the systems:
     none swapped, and all. So p is at least 2/16, however large the difference is.
     """
-    return min(1.0, 2.0 ** (1 - int(np.count_nonzero((ours != theirs).any(axis=1)))))
+    differing = int(np.count_nonzero((ours != theirs).any(axis=1)))
+    return min(1.0, 2.0 ** (1 - differing))
 
 
 def _set_seed(resampling: Resampling) -> None:
@@ -146,7 +147,8 @@ def _check_memory(counts: Array, samples: int, trials: int) -> None:
     lines, width = counts.shape
     # Of samples: line numbers in int64, and counts in fp32. Of trials: two masks, and one in fp64.
     needed = lines * max(samples * (8 + 4 * width), 10 * trials)
-    if needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory / 2:
         raise UsageError(
             f"draws of {lines:,} lines would take {needed / 1e9:,.0f} GB of memory; compare fewer"
         )

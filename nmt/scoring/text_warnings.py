@@ -114,7 +114,9 @@ def _numbers(are_such: Iterable[object]) -> list[int]:
 def _full_stops(text: Text) -> Iterator[str]:
     numbers = _numbers(line.endswith(" .") for line in text.lines)
     if len(numbers) >= _FULL_STOPS:
-        remedy = "BLEU is defined on detokenised text: undo tokenisation, or pass --tokenize none"
+        remedy = (
+            "BLEU is defined on detokenised text: undo the tokenisation, or pass --tokenize none"
+        )
         yield _described(text, "end in ' .' and look tokenised", numbers, remedy)
 
 
@@ -159,9 +161,10 @@ def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:
 
     NFC composes most letters and marks, but takes others apart, such as U+0958 of Hindi.
     """
+    pairs = list(zip(hypothesis.lines, reference.lines, strict=True))
     numbers = _numbers(
         not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
-        for one, other in zip(hypothesis.lines, reference.lines, strict=True)
+        for one, other in pairs
     )
     if numbers:
         texts = [hypothesis, reference]

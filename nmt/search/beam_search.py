@@ -113,7 +113,8 @@ def logits_in_blocks(model: Decoder, features: Tensor) -> Iterator[Tensor]:
     """Yield the logits (n, V) of rows of features in order: on a CPU, a cacheful at a time."""
     on_cpu = features.device.type == "cpu"
     # A power of two, which `in_few_sizes` need not fill up.
-    per_block = 1 << max(_MIN_BLOCK_ROWS, _LOGITS_PER_BLOCK // model.vocab_size).bit_length() - 1
+    most = max(_MIN_BLOCK_ROWS, _LOGITS_PER_BLOCK // model.vocab_size)
+    per_block = 1 << most.bit_length() - 1
     blocks = torch.split(features, per_block if on_cpu else len(features))
     return (model.project(block) for block in blocks)
 

@@ -76,7 +76,9 @@ class SearchOptions:
     max_tokens: int | None = _search(
         None, "Limit translations to this many tokens.", minimum=0, shown="no other limit"
     )
-    min_tokens: int = _search(0, "No translation has fewer tokens.", minimum=0, maximum=100_000)
+    min_tokens: int = _search(
+        0, "Do not end translations with fewer tokens.", minimum=0, maximum=100_000
+    )
     no_repeat_ngram: int = _repetition(
         0,
         "Do not let a translation contain the same N tokens in a row twice.",

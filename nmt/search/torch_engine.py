@@ -109,7 +109,8 @@ class TorchEngine(Engine):
                 yield self._group(numbers, [sources[number] for number in numbers], longest)
 
     def _group(self, numbers: Sequence[int], sources: Sequence[Source], cost: int) -> Group:
-        packed = pack_sources([source.ids for source in sources], on_gpu=self.device.type == "cuda")
+        on_gpu = self.device.type == "cuda"
+        packed = pack_sources([source.ids for source in sources], on_gpu=on_gpu)
         state = self.model.begin(packed.to(self.device))
         # The last of the first tokens is read by the search.
         for token in (BOS_ID, *self.options.first_ids)[:-1]:

@@ -287,7 +287,8 @@ class Ranks:
             self._note_request(reason)
         if self._store is not None:
             with contextlib.suppress(dist.DistError):  # the first word stands
-                self._store.compare_set(_LAST_WORD, "", json.dumps([self.rank, status, reason]))
+                word = json.dumps([self.rank, status, reason])
+                self._store.compare_set(_LAST_WORD, "", word)
 
     def cause_elsewhere(self, error: BaseException) -> NMTError | None:
         """Return what another rank has said at its end, if that is why this one cannot go on.

@@ -99,7 +99,9 @@ def _of_cells(table: TsvFile, text: str, target: str) -> tuple[list[str], Write]
     elif header and not target.isdigit():
         place = width
     else:
-        raise UsageError(f"{name}: has no column {target}, but {width}; name one, or the next")
+        raise UsageError(
+            f"{name}: cannot write column {target}: it has {width}; name one, or the next"
+        )
     data = [row for row in rows[first:] if len(row) > 2 or row[0] or width == 1]
     texts = ["" if src > len(row) - 2 else _content(row[src]) for row in data]
     texts = ["" if one == _NULL else one for one in texts]
@@ -134,7 +136,9 @@ def _rows(name: str, text: str, separator: str, *, is_quoted: bool) -> list[list
         found = cell.match(text, position)
         if found is None:
             line = text.count("\n", 0, position) + 1
-            raise DataError(f"{name} line {line:,}: a quote opens a cell that none closes; mend it")
+            raise DataError(
+                f"{name} line {line:,}: a quote opens a cell, but none closes it; mend it"
+            )
         row.append(found[1])
         position = found.end()
         if found[2] != separator:

@@ -147,5 +147,6 @@ def _pairs_in(cell: str) -> list[tuple[str, str]]:
     parts, joint = _BETWEEN.split(cell), "-"
     if len(parts) == 1:
         parts, joint = cell.split("_"), "_"
-    pairs = [(joint.join(parts[:cut]), joint.join(parts[cut:])) for cut in range(1, len(parts))]
+    cuts = range(1, len(parts))
+    pairs = [(joint.join(parts[:cut]), joint.join(parts[cut:])) for cut in cuts]
     return [pair for pair in pairs if all(map(is_language, pair))]

@@ -103,7 +103,8 @@ def choose_auto_values(
     if compiled == "auto":
         compiled = _worth_compiling(training, device, precision)
     if compiled != "false":
-        compiled = _if_it_works(compiled, device, ranks, is_asked=recipe.training.compile != "auto")
+        is_asked = recipe.training.compile != "auto"
+        compiled = _if_it_works(compiled, device, ranks, is_asked=is_asked)
     use_sentence_kernel(device.type == "cuda" and compiled != "false")
     training = dataclasses.replace(
         recipe.training,
@@ -212,7 +213,8 @@ def _worth_compiling(training: TrainingConfig, device: torch.device, precision: 
     """Return what to compile: on GPUs the loss, and layers if they take packed sentences."""
     if device.type == "cpu":
         return "false"
-    return "true" if precision in ("bf16", "fp16") and not training.lora_rank else "loss"
+    has_packed = precision in ("bf16", "fp16")
+    return "true" if has_packed and not training.lora_rank else "loss"
 
 
 def _if_it_works(compiled: str, device: torch.device, ranks: Ranks, *, is_asked: bool) -> str:

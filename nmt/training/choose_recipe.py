@@ -81,7 +81,8 @@ def choose_recipe(
         preset, architecture, values = own
         layers = [(str(run.config), values)]
     else:
-        preset = model or _choose_preset(command, str(asked_for.get("device", "auto")))
+        device = str(asked_for.get("device", "auto"))
+        preset = model or _choose_preset(command, device)
         architecture, layers = _preset_layers(preset, command.data, command.init_from)
         if model is None and preset != presets.FINE_TUNING:
             layers.append((preset, _values_for_size(preset, command.data, asked_for.keys())))

@@ -193,7 +193,8 @@ def _of_chunk(
     del logits
     # In place: p is needed no more.
     at_target = probabilities.new_full(column.shape, label_smoothing - 1)
-    return nll, normaliser.sum(), probabilities.scatter_add_(1, column, at_target).to(dtype)
+    gradient = probabilities.scatter_add_(1, column, at_target).to(dtype)
+    return nll, normaliser.sum(), gradient
 
 
 def _of_chunk_for_the_compiler(

@@ -182,7 +182,8 @@ def even_batch(
     lengths = np.full(tokens // length, length - 1, dtype=np.int32)
     while shape and not shape.fits(lengths, lengths):
         lengths = lengths[1:]
-    lines = TokenRows((np.arange(lengths.sum()) % types).astype(np.uint32), lengths)
+    ids = (np.arange(lengths.sum()) % types).astype(np.uint32)
+    lines = TokenRows(ids, lengths)
     links = np.tile(np.arange(length - 1), len(lengths)) if has_links else None
     return collate(lines, lines, shape, links)
 

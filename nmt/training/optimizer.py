@@ -35,7 +35,8 @@ def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
     if config.schedule == "inverse_sqrt":
         return float(peak * (config.warmup_updates / update) ** 0.5)
     # The share that is left of the way from the peak to max_updates.
-    left = max(0, config.max_updates - update) / max(1, config.max_updates - config.warmup_updates)
+    way = max(1, config.max_updates - config.warmup_updates)
+    left = max(0, config.max_updates - update) / way
     return peak * (1 - math.cos(math.pi * left)) / 2 if config.schedule == "cosine" else peak * left
 
 

@@ -49,7 +49,8 @@ def checksum(vector: Tensor) -> int:
     total = torch.zeros((), dtype=torch.int64, device=vector.device)
     for start in range(0, len(bits), _CHUNK):
         chunk = bits[start : start + _CHUNK].to(torch.int64)
-        factors = 2 * torch.arange(start, start + len(chunk), device=vector.device) + 1
+        end = start + len(chunk)
+        factors = 2 * torch.arange(start, end, device=vector.device) + 1
         total += (chunk * factors).sum()
     return int(total) % 2**64
 

@@ -52,7 +52,8 @@ class DiskBudget:
         # Until the next state is written, the best models of the last one stay too.
         # last.safetensors and best.safetensors are links, or copies if the disk has no links.
         checkpoints = min(config.keep_last + 1, config.max_updates // config.save_every)
-        best = min(2 * config.keep_best + 1, math.ceil(config.max_updates / config.validate_every))
+        validations = math.ceil(config.max_updates / config.validate_every)
+        best = min(2 * config.keep_best + 1, validations)
         return cls(
             state_bytes=sum(vector.nbytes for vector in optimizer.vectors().values()),
             models=checkpoints + best + 2,

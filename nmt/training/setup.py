@@ -175,7 +175,8 @@ def _check_shared(run: RunFolder, ranks: Ranks, mark: str) -> None:
     while not (sees := run.has_mark(mark)) and time.monotonic() < give_up_at:
         time.sleep(0.2)
     found = ranks.gather((socket.gethostname(), sees, run.exists))
-    for host, is_run in {host: is_run for host, sees, is_run in found if not sees}.items():
+    blind = {host: is_run for host, sees, is_run in found if not sees}
+    for host, is_run in blind.items():
         problem = (
             f"{run.path} on {host} is not the folder on {found[0][0]}; "
             "put it on a file system that all machines share"
@@ -211,7 +212,9 @@ def _check_same(data: DataFolder, device: torch.device, ranks: Ranks) -> None:
 def check_guided_alignment(recipe: Recipe) -> None:
     """Refuse a recipe whose model cannot be trained so, with UsageError."""
     if recipe.training.guided_alignment and not getattr(recipe.model, "source_end", True):
-        raise UsageError("guided_alignment needs source_end=true; set guided_alignment=0")
+        raise UsageError(
+            "guided_alignment is for models with source_end=true; set guided_alignment=0"
+        )
     if recipe.training.guided_alignment and recipe.architecture != "transformer":
         raise UsageError(
             f"guided_alignment is for Transformers, but {recipe.preset} is {recipe.architecture}; "
@@ -222,7 +225,9 @@ def check_guided_alignment(recipe: Recipe) -> None:
 def check_fit(recipe: Recipe, data: DataFolder) -> None:
     """Refuse a recipe that cannot be trained on some data, with UsageError."""
     if recipe.augment.any and data.train_text is None:
-        raise UsageError(f"{data.path} lacks text, which [augment] needs; prepare with --keep-text")
+        raise UsageError(
+            f"{data.path} has no text, which [augment] changes; prepare it with --keep-text"
+        )
     check_guided_alignment(recipe)
     tokenizers_of(recipe.training.validate_tokenizer, data)
     if not data.joint and getattr(recipe.model, "tie_embeddings", "") == "all":

@@ -148,7 +148,8 @@ class Trainer:
             self.state = replace(self.state, micro_batch_tokens=tokens)
         tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
-        shape = self.train_step.shape(self.data.train, SplitBounds(share[1], tokens, self.longest))
+        bounds = SplitBounds(share[1], tokens, self.longest)
+        shape = self.train_step.shape(self.data.train, bounds)
         partition = BatchPartition(tokens, *share, shape, on_gpu=self.device.type == "cuda")
         updates = self._updates_from(self.state.position, partition=partition)
         self._updates = prefetched(updates, ahead=_UPDATES_AHEAD)
@@ -215,7 +216,8 @@ class Trainer:
         if self.state.update % _TRIM_EVERY == 0 and self.device.type == "cpu":
             return_freed_memory()
         self._unread.append((self.state, update, result))
-        self.state = replace(self.state, update=self.state.update + 1, position=update.following)
+        number = self.state.update + 1
+        self.state = replace(self.state, update=number, position=update.following)
         self.valid = {}
 
     def read_results(self, *, wait: bool) -> list[UpdateResult]:
@@ -253,7 +255,9 @@ class Trainer:
             self._halve_micro_batch()
             return True
         if scaler.has_diverged(bad, last=self.is_finished):
-            raise self._diverged(f"no finite gradient in {bad} updates, up to update {update:,}")
+            raise self._diverged(
+                f"no finite gradient in {bad} updates in a row, up to update {update:,}"
+            )
         return False
 
     def _halve_micro_batch(self) -> None:

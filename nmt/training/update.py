@@ -193,7 +193,8 @@ class TrainStep:
         # If the loss is not finite, make the gradient NaN on all ranks, so that the update is
         # skipped.
         scale = self.optimizer.loss_scaler.scale
-        scaled: Tensor = loss * torch.where(loss.isfinite(), scale / num_tokens, math.nan)
+        share = torch.where(loss.isfinite(), scale / num_tokens, math.nan)
+        scaled: Tensor = loss * share
         scaled.backward()  # type: ignore[no-untyped-call]
 
     def _seed_dropout(self, number: int, micro_batch: int) -> None:

@@ -74,7 +74,8 @@ class _ValidText:
     @property
     def search(self) -> SearchOptions:
         """The options of search: lines without letters are copied, unless most are such lines."""
-        return replace(_SEARCH, no_copy=2 * sum(map(has_letters, self.sources)) < len(self.sources))
+        letters = sum(map(has_letters, self.sources))
+        return replace(_SEARCH, no_copy=2 * letters < len(self.sources))
 
 
 class Validator:
@@ -161,7 +162,8 @@ class Validator:
                 self._on_progress(len(part))
         sums = self.ranks.sum_(sums)
         loss_sum, nll_sum, tokens = sums.sum(0).tolist()
-        return loss_sum / tokens, nll_sum / tokens, (sums[:, 1] / sums[:, 2]).tolist()
+        nlls = (sums[:, 1] / sums[:, 2]).tolist()
+        return loss_sum / tokens, nll_sum / tokens, nlls
 
     def _parts(self) -> list[tuple[int, Indices]]:
         """Return all pairs of valid in parts, each with the number of its text."""
@@ -198,7 +200,8 @@ class Validator:
         scores, samples = list[dict[str, Score]](), list[dict[str, Any]]()
         for text in self._texts:
             lines = range(len(text.sources)) if metrics else text.shown
-            outputs = self._translate(model, [text.sources[line] for line in lines], text)
+            sources = [text.sources[line] for line in lines]
+            outputs = self._translate(model, sources, text)
             translations = dict(zip(lines, outputs, strict=True))
             samples += [
                 {

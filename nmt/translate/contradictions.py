@@ -73,7 +73,9 @@ TABLE = (
             "--repetition-penalty"
         ).split()
     ),
-    Contradiction("--terms", "--sample", "search forces terms, sampling does not", (READER,)),
+    Contradiction(
+        "--terms", "--sample", "search forces terms, and samples are not searched", (READER,)
+    ),
     *(
         Contradiction(option, "--sample", "nothing else is drawn", is_needed=True)
         for option in ("--temperature", "--top-k", "--top-p", "--seed")

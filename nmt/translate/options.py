@@ -130,7 +130,9 @@ class TranslationConfig:
         "Write word alignments after the text, for example ` ||| 0-0 1-2`. They come from "
         "attention, and words count from 0. jsonl adds the attention.",
     )
-    prefixes: bool = _text_value(False, "Read `SOURCE<TAB>PREFIX`. Translations begin with PREFIX.")
+    prefixes: bool = _text_value(
+        False, "Read `SOURCE<TAB>PREFIX`. The translation begins with PREFIX."
+    )
     encoding: str = _text_value(
         "utf-8", "Encoding of the input, unless it begins with a byte-order mark. Output is UTF-8."
     )
@@ -273,9 +275,10 @@ class TranslationConfig:
     @property
     def lists(self) -> dict[str, Path]:
         """The files of `terms` and `memory`, without the columns that they may name."""
+        given = {name: getattr(self, name) for name in _LISTS}
         return {
             name: Path(file_and_columns(str(path))[0])
-            for name, path in {name: getattr(self, name) for name in _LISTS}.items()
+            for name, path in given.items()
             if path is not None
         }
 
@@ -317,7 +320,9 @@ class TranslationConfig:
     def identity(self) -> dict[str, Any]:
         """Return, as JSON, what identifies translations with this configuration."""
         models = [_checksum(model) for model in self.models]
-        lists = {key: sha256_file(one) + self._columns(key, one) for key, one in self.lists.items()}
+        lists = {
+            name: sha256_file(file) + self._columns(name, file) for name, file in self.lists.items()
+        }
         encoding = Encoding.find(self.encoding).name
         identity = asdict(self) | lists | {"models": models, "encoding": encoding}
         return dict(json.loads(json.dumps(identity)))

@@ -312,7 +312,8 @@ def rerank(
     without a score come last.
     """
     entries, others = tee(entries)
-    pairs = zip(entries, score((source, entry.text) for entry, source in others), strict=True)
+    rescored = score((source, entry.text) for entry, source in others)
+    pairs = zip(entries, rescored, strict=True)
     scored = (_rescored(entry, found.score, weight) for (entry, _), found in pairs)
     for _, of_line in groupby(scored, key=lambda entry: entry.line):
         yield from sorted(of_line, key=lambda entry: -entry.score)

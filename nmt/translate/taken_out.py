@@ -38,20 +38,22 @@ class TakenOut(NamedTuple):
     restore: Restore | None = None  # None: nothing was taken out
 
 
-def take_out(known: Callable[[str], bool], form: str | None, line: str | MarkedLines) -> TakenOut:
+def take_out(
+    is_known: Callable[[str], bool], form: str | None, line: str | MarkedLines
+) -> TakenOut:
     """Take out of a line, or of a unit of a document, its tags, and signs that the model lacks.
 
-    known: tells whether the model knows a sign; form: of the tags in lines, if they have some.
+    is_known: tells whether the model knows a sign; form: of the tags in lines, if they have some.
     """
     if form is not None and not isinstance(line, MarkedLines):
         line = MarkedLines.of(line, form)
     if isinstance(line, MarkedLines):
         for part in line.lines:
-            part.take_signs_out(known)
+            part.take_signs_out(is_known)
         return TakenOut(line.text, line.protected, line.restore)
     if not line.isascii() and SIGN.search(line):
         marked = mark_signs(line)
-        if marked.take_signs_out(known):
+        if marked.take_signs_out(is_known):
             return TakenOut(marked.text, restore=partial(restore, marked))
     return TakenOut(line)
 

@@ -153,7 +153,9 @@ class Translator:
         """
         texts, begun = _as_lines(lines), _as_lines(prefixes)
         if begun and len(begun) != len(texts):
-            raise UsageError(f"{len(texts)} lines but {len(begun)} prefixes; give one a line")
+            raise UsageError(
+                f"{len(texts)} lines but {len(begun)} prefixes; give one for each line"
+            )
         if any(begun):
             self.config.check_prefixes()
         before = contexts_of(texts, contexts, self.config.context)
@@ -213,7 +215,9 @@ class Translator:
         # searched by itself.
         windows, in_context = {}, dict[int, list[Found | None]]()
         if config.context:
-            before = [[take(line).text.replace(LINE_END, " ") for line in own] for own in contexts]
+            before = [
+                [take(line).text.replace(LINE_END, " ") for line in some] for some in contexts
+            ]
             windows = windows_of(texts, before, segments, language_pair)
             in_context = search_windows(self.engine, windows, segments, language_pair, on_step)
             for number in in_context:
@@ -221,7 +225,8 @@ class Translator:
         alone = [parts for number, parts in enumerate(segments) if number not in in_context]
         waiting = [segment for segment in chain.from_iterable(alone) if segment.copy is None]
         if on_progress is not None:  # what needs no search is done
-            on_progress(alone.count([]) + len(in_context) + sum(map(len, alone)) - len(waiting))
+            copies = sum(map(len, alone)) - len(waiting)
+            on_progress(alone.count([]) + len(in_context) + copies)
         sources = [segment.source for segment in waiting]
         results, guarded = search_guarded(
             self.engine, sources, on_progress=on_progress, on_step=on_step

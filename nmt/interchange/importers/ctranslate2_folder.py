@@ -218,8 +218,10 @@ def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
             name, (dimensions,) = take_name(), take("<B")
             shape, (kind, size) = take(f"<{dimensions}I"), take("<BI")
             size *= kind if version < 4 else 1
-            form = getattr(torch, (_OLD_TYPES if version < 4 else _TYPES)[kind])
-            stored[name] = torch.frombuffer(bytearray(take(f"<{size}s")[0]), dtype=form).view(shape)
+            type_ = getattr(torch, (_OLD_TYPES if version < 4 else _TYPES)[kind])
+            stored[name] = torch.frombuffer(bytearray(take(f"<{size}s")[0]), dtype=type_).view(
+                shape
+            )
         count = take("<I")[0] if version > 2 else 0
         aliases = {take_name(): take_name() for _ in range(count)}
         if place != len(content):
@@ -276,7 +278,9 @@ def _side_of(folder: Path, side: str, size: int, tokens: dict[str, Any]) -> _Sid
     if tokens["unk_token"] not in pieces and len(pieces) < size:
         pieces.append(tokens["unk_token"])
     if len(pieces) != size:
-        raise DataError(f"{path}: has {len(pieces):,} pieces, but {_MODEL} embeddings for {size:,}")
+        raise DataError(
+            f"{path}: has {len(pieces):,} pieces, but {_MODEL} has embeddings for {size:,}"
+        )
     ids = {piece: id_ for id_, piece in reversed([*enumerate(pieces)])}  # the first of equal ones
     eos, start = tokens["eos_token"], tokens["decoder_start_token"]
     if eos not in ids:

@@ -84,7 +84,9 @@ def import_eole(path: Path, out: Path, options: ImportOptions) -> None:
         texts = [list(vocab[side]) for side in ("src", "tgt")]
         dropout = (config.get("training") or {}).get("dropout")
         own = vocab.get("specials") or {}
-        special = {n: str(own.get(name) or opennmt_py.SPECIAL[n]) for n, name in _SPECIAL.items()}
+        special = {
+            id_: str(own.get(name) or opennmt_py.SPECIAL[id_]) for id_, name in _SPECIAL.items()
+        }
         special[BOS_ID] = str(vocab.get("decoder_start_token") or "<s>")
         if not options.segmenters:
             options = options._replace(segmenters=_segmenters_of(path, config))
@@ -126,7 +128,9 @@ def _settings_of(path: Path, sides: Sequence[Mapping[str, Any]]) -> dict[str, An
         check_can_be_ours(path, side, {**_ONLY, "heads_kv": (None, heads)})
         others = [name for name, value in side.items() if value and not _KNOWN.fullmatch(name)]
         if others:
-            raise UsageError(f"{path}: {others[0]} is {side[others[0]]!r}, which nmt cannot import")
+            raise UsageError(
+                f"{path}: {others[0]} is {side[others[0]]!r}, and nmt imports no such models"
+            )
     check_alike(path, (encoder, decoder), _SAME.split())
     form = embeddings.get("position_encoding_type", "SinusoidalInterleaved")
     width = encoder.get("hidden_size", 512)

@@ -70,7 +70,9 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
     if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
         raise DataError(f"{checkpoint}: holds no model of fairseq")
     settings = _settings_of(checkpoint, content)
-    options = options.with_langs(checkpoint, *map(settings.get, ("source_lang", "target_lang")))
+    options = options.with_langs(
+        checkpoint, settings.get("source_lang"), settings.get("target_lang")
+    )
     named = renamed(content["model"], _RENAMED)
     for name in filter(re.compile(r".*\.embed_positions\.weight").fullmatch, list(named)):
         named[name] = named[name][FIRST_POSITION:]  # the first rows are not used

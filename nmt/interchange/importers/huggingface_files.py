@@ -104,7 +104,9 @@ class Config(NamedTuple):
         embeddings = weights.of("tgt_embedding.weight")
         eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
         if max(eos, start) >= len(embeddings):
-            raise DataError(f"{self.path}: has special ids above the last, {len(embeddings) - 1}")
+            raise DataError(
+                f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
+            )
         tables = {"vocab_size": embeddings}
         if base.tie_embeddings != "all":
             tables["vocab_size"] = weights.of("src_embedding.weight")
@@ -228,7 +230,9 @@ class Weights:
         """
         rows = len(self.of(ours))
         if not 0 <= rows - size <= padding:
-            raise DataError(f"{path}: has {size:,} pieces, but {self.path} embeddings for {rows:,}")
+            raise DataError(
+                f"{path}: has {size:,} pieces, but {self.path} has embeddings for {rows:,}"
+            )
         return rows
 
     def positions(self) -> list[Tensor]:
@@ -241,7 +245,9 @@ class Weights:
         first, *others = sorted(names.intersection(self.names))
         for name in others:
             if not torch.equal(self._get(name), self._get(first)):
-                raise DataError(f"{self.path}: {name} differs from {first}, but settings tie them")
+                raise DataError(
+                    f"{self.path}: {name} differs from {first}, but its settings tie them"
+                )
 
     def _get(self, name: str) -> Tensor:
         self.unread.discard(name)

@@ -221,7 +221,9 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
         if not isinstance(token, Mapping) or not isinstance(content_of(token), str):
             raise DataError(f"{path}: damaged: added_tokens_decoder has {token!r:.40}")
         if token.get("single_word"):
-            raise UsageError(f"{path}: {content_of(token)} has single_word, which nmt cannot do")
+            raise UsageError(
+                f"{path}: {content_of(token)} has single_word, which nmt does not know"
+            )
         if ids.setdefault(content_of(token), id_) != id_:
             raise DataError(f"{path}: {content_of(token)} has another id in another file")
     return numbered(path, ids)

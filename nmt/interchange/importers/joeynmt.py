@@ -102,7 +102,9 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     )
     config = of_sides(listing, stacks, _SIZES, _SPECIAL).transformer(weights, base)
     foreign = with_sides(config, sides, options, is_joint=is_joint, takes_apart=True)
-    unscaled = tuple(t for t, yes in zip(model_import.EMBEDDINGS, scaled, strict=False) if not yes)
+    unscaled = tuple(
+        table for table, yes in zip(model_import.EMBEDDINGS, scaled, strict=False) if not yes
+    )
     foreign = foreign._replace(unscaled=unscaled)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
     if isinstance(longest, int) and longest > 0:

@@ -123,7 +123,9 @@ def import_marian(path: Path, out: Path, options: ImportOptions) -> None:
     weights = _weights_of(model, arrays, config)
     src, tgt = _mappings(pieces, weights)
     if (script := pieces[0].with_name("preprocess.sh")).exists():
-        console.notice(f"{script}: is not run; if it replaces punctuation, do so with your text")
+        console.notice(
+            f"{script}: is not run; if it replaces punctuation, do the same with your text"
+        )
     foreign = ForeignModel(config, src, tgt, options.langs, languages=tags_of(src.vocabularies[0]))
     write_imported(out, model, foreign, weights.of, weights.unread)
 
@@ -221,7 +223,9 @@ def _model_config(path: Path, options: dict[str, Any]) -> TransformerConfig:
     return config
 
 
-def _mappings(paths: list[Path], weights: Weights) -> tuple[VocabularyMapping, VocabularyMapping]:
+def _mappings(
+    paths: Sequence[Path], weights: Weights
+) -> tuple[VocabularyMapping, VocabularyMapping]:
     """Return our ids of both sides; they are the same if the sides share their embeddings."""
     texts = [pieces_by_id(path) for path in paths]
     for path, table, pieces in zip(paths, EMBEDDINGS, texts, strict=False):
@@ -290,7 +294,9 @@ def _unquoted(key: str) -> str | None:
     return None
 
 
-def _own_ids(path: Path, texts: dict[int, str], models: Sequence[PieceModel]) -> VocabularyMapping:
+def _own_ids(
+    path: Path, texts: Mapping[int, str], models: Sequence[PieceModel]
+) -> VocabularyMapping:
     """Return our ids for Marian's, which are those of `texts`."""
     ids = {text: id_ for id_, text in texts.items()}
     end, unknown = (ids.get(SPECIAL[id_].text) for id_ in (EOS_ID, UNK_ID))
@@ -333,7 +339,8 @@ def _open_arrays(path: Path) -> Any:
             return BinaryArrays(path)
         arrays = np.load(open_file(path), allow_pickle=False)
         for member in arrays.zip.infolist():
-            check_unpacked(f"{path}: {member.filename}", member.compress_size, member.file_size)
+            name = f"{path}: {member.filename}"
+            check_unpacked(name, member.compress_size, member.file_size)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):

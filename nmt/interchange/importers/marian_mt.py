@@ -100,7 +100,9 @@ def _mappings(
         )
         return joint, joint
     if others := set(added.values()) - settings.NO_TEXT:
-        raise UsageError(f"{folder}: has {min(others)} added to two vocabularies; nmt knows one")
+        raise UsageError(
+            f"{folder}: has {min(others)} added to two vocabularies; nmt knows only one"
+        )
     return (
         _mapping([src], folder / IDS, {}, hf_config, weights, model_import.EMBEDDINGS[0]),
         _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, model_import.EMBEDDINGS[1]),

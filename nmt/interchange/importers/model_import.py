@@ -247,7 +247,9 @@ def write_imported(
             if name == OUTPUT_BIAS:
                 weight[list(tgt.barred)] = BARRED
             if weight.shape != parameter.shape:
-                found, wanted = (" x ".join(map(str, one.shape)) for one in (weight, parameter))
+                found, wanted = (
+                    " x ".join(map(str, tensor.shape)) for tensor in (weight, parameter)
+                )
                 raise DataError(f"{origin}: {name} is {found}, but its sizes say {wanted}")
             weights[name] = weight.contiguous()
             bar.update(weight.nbytes)

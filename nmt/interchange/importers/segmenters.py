@@ -61,7 +61,9 @@ class ImportOptions(NamedTuple):
         if not (src and tgt and isinstance(src, str) and isinstance(tgt, str)):
             raise UsageError(f"{path}: does not name its languages; give --src and --tgt")
         if named and named[0] != named[1] and (src == named[1] or tgt == named[0]):
-            raise UsageError(f"{path}: is from {named[0]} to {named[1]}; leave out --src and --tgt")
+            raise UsageError(
+                f"{path}: translates {named[0]} to {named[1]}; leave out --src and --tgt"
+            )
         return self._replace(langs=(src, tgt))
 
 
@@ -133,7 +135,9 @@ def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) ->
     """Check that a segmenter makes the subwords of a dictionary (UsageError)."""
     start, end = len(SPECIAL), mapping.vocabularies[0].known
     pieces = (PieceModel.read(one.model).pieces[start:end] for one in mapping.vocabularies)
-    kinds = [{one.kind for one in of_id} - {Kind.CONTROL} for of_id in zip(*pieces, strict=True)]
+    kinds = [
+        {piece.kind for piece in of_id} - {Kind.CONTROL} for of_id in zip(*pieces, strict=True)
+    ]
     count, made = len(kinds) - kinds.count(set()), sum(not kind <= {Kind.UNUSED} for kind in kinds)
     if made < _FEWEST * count:
         raise UsageError(

@@ -62,4 +62,5 @@ def sum_by_distance(x: Tensor, farthest: int) -> Tensor:
         (position < 0) | (position >= keys), 0.0
     )  # (..., T, 2k - 1)
     before = x.tril(-farthest).sum(dim=-1, keepdim=True)  # (..., T, 1)
-    return torch.cat((before, between, x.triu(farthest).sum(dim=-1, keepdim=True)), dim=-1)
+    after = x.triu(farthest).sum(dim=-1, keepdim=True)
+    return torch.cat((before, between, after), dim=-1)

@@ -268,7 +268,9 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     except (*DAMAGE, *_OF_ZIP) as error:
         if getattr(error, "errno", None):  # of the system, such as a full disk
             raise
-        raise DataError(f"{path}: not a whole ZIP archive ({error}); download it again") from None
+        raise DataError(
+            f"{path}: cannot be read as a ZIP archive ({error}); download it again"
+        ) from None
 
 
 def own_members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -341,7 +343,9 @@ class Validity:
                 f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
             if self._bad > MAX_BAD_SHARE * lines:
-                raise DataError(f"{warnings[0]}; pass --encoding, such as --encoding windows-1252")
+                raise DataError(
+                    f"{warnings[0]}; pass --encoding, for example --encoding windows-1252"
+                )
         self.look_at(b"", final=True)
         is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
         if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":

@@ -80,7 +80,9 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
         )
     if others:
         total = rows + left_out.total()
-        console.notice(f"{request.prefix}: {total - rows:,} of {total:,} rows left out: {others}")
+        console.notice(
+            f"{request.prefix}: {total - rows:,} of {total:,} rows are left out: {others}"
+        )
     for name, count in zip(table.sides, lost, strict=True):
         if count > _MOST_LOST * rows:
             raise DataError(

@@ -38,16 +38,18 @@ def number_of(text: str) -> float:
         return math.nan
 
 
-def problems_of_values(option: str, values: Sequence[str], names: Sequence[str]) -> Iterator[str]:
+def problems_of_values(
+    option: str, values: Sequence[str], prefixes: Sequence[str]
+) -> Iterator[str]:
     """Yield which of the TEXT=VALUE of an option name no text, or one that has a value."""
     seen = set()
-    names = [file_and_columns(prefix)[0] for prefix in names]
+    prefixes = [file_and_columns(prefix)[0] for prefix in prefixes]
     for text in values:
         prefix, _ = name_and_value(text)
         if "=" not in text:
             yield f"{option} {text}: must be TEXT=VALUE"
         elif prefix in seen:
             yield f"{option} {text}: {prefix} has one already; give only one"
-        elif prefix not in names:
-            yield f"{option} {text}: no text has this name{did_you_mean(prefix, names)}"
+        elif prefix not in prefixes:
+            yield f"{option} {text}: no text has this name{did_you_mean(prefix, prefixes)}"
         seen.add(prefix)

@@ -26,7 +26,9 @@ from nmt.tables.table import Row, Table
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
 """Elements inside a segment whose content is formatting, not text."""
-_BREAK_TYPE = re.compile("(?i)(?:x-)?(?:lb|pb|cb|br|tab|line-?break|new-?line|form-?feed)")
+_BREAK_TYPE = re.compile(
+    "(?:x-)?(?:lb|pb|cb|br|tab|line-?break|new-?line|form-?feed)", re.IGNORECASE
+)
 """The type of a code that separates words: TMX has lb, pb and cb, and tools have more."""
 _WHITE = r"(?:\s|\\[nrtfv]|&\#(?:9|1[0-3]|x0?[9a-d]);)+"
 _BREAK = re.compile(
