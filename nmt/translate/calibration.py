@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from nmt.data.manifest import build_value
 from nmt.errors import DataError, UsageError
 from nmt.interchange.ctranslate2_manifest import CALIBRATION, Export, is_export
 from nmt.scoring.quality import Curve, features_of
-from nmt.system.files import parse_json, read_file, write_text
+from nmt.system.files import lock, parse_json, read_file, write_text
 
 if TYPE_CHECKING:
     from nmt.translate.output import Translation
@@ -48,11 +49,16 @@ class Calibration:
         mark: the checksum of that model.
         """
         others = list[Calibration]()
-        with contextlib.suppress(FileNotFoundError, DataError):
-            others = [each for each in _read(path, mark) if each.use != self.use]
-        calibrations = [asdict(each) for each in (*others, self)]
-        content = {"format": _FORMAT, "model": mark, "calibrations": calibrations}
-        write_text(path, json.dumps(content, indent=1) + "\n")
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:  # two that write at once would each leave out the other
+            lock(folder, path.parent, f"{path}: another process writes it; run the command again")
+            with contextlib.suppress(FileNotFoundError, DataError):
+                others = [each for each in _read(path, mark) if each.use != self.use]
+            calibrations = [asdict(each) for each in (*others, self)]
+            content = {"format": _FORMAT, "model": mark, "calibrations": calibrations}
+            write_text(path, json.dumps(content, indent=1) + "\n")
+        finally:
+            os.close(folder)
 
 
 def find_calibration(

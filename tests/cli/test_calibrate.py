@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 from command_line import Answer, Nmt, write
+from filelock import lock_descriptor
 from torch import Tensor
 from toy_training import pairs, write_text
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.errors import UsageError
+from nmt.data.manifest import build_value
+from nmt.errors import HeldOff, UsageError
 from nmt.jobs.parallel import Translators
 from nmt.models.model_file import load_model, write_model
+from nmt.translate.calibration import Calibration
 from nmt.translate.translator import Translator
 
 QUICK = ("--workers", "1", "--threads", "1")
@@ -152,6 +155,18 @@ def test_each_use_has_a_calibration_of_its_own(calibrated: Path, nmt: Nmt, tmp_p
     write_model(many, card, weights)
     calibrate(nmt, many).succeeded()  # another model, to which those of the first are of no use
     assert len(json.loads(many.with_suffix(".quality.json").read_text())["calibrations"]) == 1
+
+
+def test_calibrations_are_not_written_at_once(calibrated: Path) -> None:
+    path = calibrated / "quality.json"
+    content = json.loads(path.read_text())
+    calibration = build_value(Calibration, content["calibrations"][0], "")
+    folder = os.open(calibrated, os.O_RDONLY)
+    assert lock_descriptor(folder, blocking=False)
+    with pytest.raises(HeldOff, match="another process"):
+        calibration.write(path, content["model"])
+    os.close(folder)
+    calibration.write(path, content["model"])
 
 
 def test_a_model_is_not_calibrated_if_that_cannot_last(
