@@ -68,7 +68,12 @@ def record_files(name: str, files: Sequence[Path]) -> FileRecord:
 
 
 @dataclass(frozen=True)
-class ShardRecord(FileRecord):
+class ShardRecord:
+    """A file like those of `FileRecord`, and what it holds."""
+
+    name: str
+    size: int
+    sha256: str
     corpus: int  # index of the split's corpus that all its pairs come from
     pairs: int
     src_tokens: int
@@ -236,9 +241,13 @@ class DatasetInfo:
         return (self.train, self.valid, *self.tests)
 
     @property
-    def files(self) -> tuple[FileRecord, ...]:
+    def files(self) -> tuple[FileRecord | ShardRecord, ...]:
         """Every file of the folder except `dataset.json` itself."""
-        files = [*self.vocabulary.files, self.rejects, self.rejects_text]
+        files: list[FileRecord | ShardRecord] = [
+            *self.vocabulary.files,
+            self.rejects,
+            self.rejects_text,
+        ]
         for split in self.splits:
             files += [*split.shards, *split.text, *split.overlaps, *split.side_columns]
         return tuple(files)

@@ -35,7 +35,7 @@ PASSED_ON = (
 )
 LIBRARIES = (
     "numpy pytest rich.live sacrebleu safetensors.torch sentencepiece torch"
-    " torch.distributed.launcher torch.distributed.nn.functional typer"
+    " torch.distributed.nn.functional typer"
 ).split()
 MAYBE_MISSING = (
     "pydantic.type_adapter",  # which typer needs since 0.29
