@@ -26,6 +26,7 @@ from nmt import console
 from nmt.cli.command import exit_status, finish
 from nmt.cli.options import with_options
 from nmt.cli.other_toolkits import instead_of
+from nmt.config.fields import in_digits
 from nmt.errors import EXIT_DONE, EXIT_USAGE, UsageError, synonym
 from nmt.system.files import naming
 
@@ -207,10 +208,8 @@ def _hint(message: str, options: Collection[str]) -> str:
     if message.startswith("Missing") and sys.argv[1] in COMMANDS:  # not after `nmt --`
         return f"; for example: {_module(sys.argv[1]).EXAMPLES[0]}"
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
-    number = option and re.search(rf"{option[1]}[ =](\d+(?:\.\d+)?)([kK]|e[1-9])(?!\S)", words)
-    if not number:
-        return ""
-    return f"; write {float(number[1] + number[2].lower().replace('k', 'e3')):.0f}"
+    given = option and re.search(rf"{option[1]}[ =](\S+)", words)
+    return in_digits(given[1]) if given else ""
 
 
 def _assignment(name: str, options: Collection[str]) -> str:

@@ -23,6 +23,7 @@ Value = bool | int | float | str  # a value of a recipe
 
 _LARGEST = 2**31 - 1  # of a recipe's whole numbers
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_SHORTENED = re.compile(r"(\d+(?:\.\d+)?)([kK]|e[1-9])")
 _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "minimum": (operator.ge, "{} or more"),
@@ -140,7 +141,7 @@ def checked(spec: dataclasses.Field[Any], raw: object) -> Value:
         with contextlib.suppress(OverflowError):  # then it is no float
             value = float(value)
     if type(value) is not kind:
-        fault = f"must be {_KIND_NAMES[kind]}"
+        fault = f"must be {_KIND_NAMES[kind]}{in_digits(raw) if kind is int else ''}"
     elif isinstance(value, int) and value > _LARGEST:
         fault = f"must be at most {_LARGEST}"
     else:
@@ -160,6 +161,12 @@ def _parsed(text: str, kind: type) -> object:
         return kind(text.replace(",", "") if kind is int and _THOUSANDS.fullmatch(text) else text)
     except ValueError:
         return text
+
+
+def in_digits(given: object) -> str:
+    """Return how to write a whole number such as 1.5e5 or 10k; empty if it is no such number."""
+    short = _SHORTENED.fullmatch(str(given))
+    return f"; write {float(short[1] + short[2].lower().replace('k', 'e3')):.0f}" if short else ""
 
 
 def _fault(rules: Mapping[str, Any], value: Any) -> str:

@@ -197,6 +197,7 @@ CASES = [
     (f"{TRAIN} --epochs 3", 2, "write --max-updates, which counts updates"),
     (f"{TRAIN} --max-grad-norm 1", 2, "write --set clip_norm=VALUE (see"),
     (f"{TRAIN} --max-updates 1.5e5", 2, "write 150000 (see"),
+    (f"{TRAIN} --set max_updates=1e5", 2, "must be a whole number; write 100000"),
     ("train data --out valid.en/run", 2, "valid.en is not a folder that you can write to"),
     (f"{TRAIN} --cpu", 2, "write --device cpu (see"),
     ("average run --cpu", 2, "No such option: --cpu (see"),
