@@ -31,20 +31,14 @@ _OVERWRITE = "#fairseq:overwrite"
 # Not transformer_unidirectional and transformer_monotonic, whose encoders do not see what follows.
 _ARCHITECTURE = re.compile(r"transformer(?!.*(unidirectional|monotonic)).*")
 # What our Transformer cannot be, by the usual values. A setting that is not there has one of them.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "no_token_positional_embeddings": (False,),
-    "layernorm_embedding": (False,),
-    "adaptive_input": (False,),
-    "adaptive_softmax_cutoff": (None, ""),
-    "cross_self_attention": (False,),
-    "no_cross_attention": (False,),
-    "no_decoder_final_norm": (False,),
-    "encoder_unidirectional": (False,),
-    "simul_type": (None, ""),
-    "quant_noise_pq": (0,),
-    "encoder_layers_to_keep": (None, ""),
-    "decoder_layers_to_keep": (None, ""),
-}
+_ONLY = (
+    model_import.only("no_token_positional_embeddings no_decoder_final_norm", False)
+    | model_import.only("layernorm_embedding adaptive_input encoder_unidirectional", False)
+    | model_import.only("cross_self_attention no_cross_attention", False)
+    | model_import.only("adaptive_softmax_cutoff simul_type", None, "")
+    | model_import.only("encoder_layers_to_keep decoder_layers_to_keep", None, "")
+    | model_import.only("quant_noise_pq", 0)
+)
 _SIZES = "embed_dim activation_fn dropout layers ffn_embed_dim attention_heads".split()
 _SAME = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 """What encoder and decoder of our Transformer share."""

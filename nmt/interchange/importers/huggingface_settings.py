@@ -15,7 +15,7 @@ from typing import Any
 from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
-from nmt.interchange.importers.model_import import WITHOUT_PIECE
+from nmt.interchange.importers.model_import import WITHOUT_PIECE, only
 from nmt.system.files import parse_json, read_file
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
@@ -70,31 +70,20 @@ _KNOWN = frozenset(
 )
 """Keys that the import reads, and those that change only how one searches, or nothing."""
 
-_ONLY: dict[str, tuple[object, ...]] = {
-    "add_cross_attention": (False,),
-    "chunk_size_feed_forward": (0,),
-    "diversity_penalty": (0,),
-    "do_blenderbot_90_layernorm": (False,),
-    "do_sample": (False,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "eos_token": (SPECIAL[EOS_ID].text,),
-    "force_bos_token_to_be_generated": (False,),
-    "is_decoder": (False,),
-    "is_encoder_decoder": (True,),
-    "legacy_behaviour": (False,),
-    "min_length": (0,),
-    "no_repeat_ngram_size": (0,),
-    "num_beam_groups": (1,),
-    "pad_token": (SPECIAL[PAD_ID].text,),
-    "prefix": ("",),
-    "pruned_heads": ({},),
-    "remove_invalid_values": (False,),
-    "repetition_penalty": (1,),
-    "sp_model_kwargs": ({},),
-    "split_special_tokens": (False,),
-    "tie_encoder_decoder": (False,),
-    "unk_token": (SPECIAL[UNK_ID].text,),
-}
+_ONLY = (
+    only("add_cross_attention do_blenderbot_90_layernorm do_sample is_decoder", False)
+    | only("force_bos_token_to_be_generated legacy_behaviour remove_invalid_values", False)
+    | only("split_special_tokens tie_encoder_decoder", False)
+    | only("is_encoder_decoder", True)
+    | only("chunk_size_feed_forward diversity_penalty encoder_no_repeat_ngram_size", 0)
+    | only("min_length no_repeat_ngram_size", 0)
+    | only("num_beam_groups repetition_penalty", 1)
+    | only("prefix", "")
+    | only("pruned_heads sp_model_kwargs", {})
+    | only("eos_token", SPECIAL[EOS_ID].text)
+    | only("pad_token", SPECIAL[PAD_ID].text)
+    | only("unk_token", SPECIAL[UNK_ID].text)
+)
 """Keys that may only have one value."""
 
 NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}

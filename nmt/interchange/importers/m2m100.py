@@ -27,16 +27,12 @@ from nmt.interchange.programs import FIRST_POSITION
 PIECES, IDS = "sentencepiece.bpe.model", "vocab.json"
 ALL_IDS = "tokenizer.json"
 
-_ONLY: dict[str, tuple[object, ...]] = {
-    "scale_embedding": (True,),
-    "tie_word_embeddings": (True,),
-    "normalize_before": (True,),
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (True,),
-    "add_bias_logits": (False,),
-    "static_position_embeddings": (True,),
-    "language_codes": ("m2m100",),
-}
+_ONLY = (
+    model_import.only("scale_embedding tie_word_embeddings normalize_before", True)
+    | model_import.only("add_final_layer_norm static_position_embeddings", True)
+    | model_import.only("normalize_embedding add_bias_logits", False)
+    | model_import.only("language_codes", "m2m100")
+)
 _LANGUAGE = re.compile(r"__(?!madeupword)(?P<m2m100>\w+)__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})")
 
 LANGUAGES = tuple(

@@ -37,6 +37,7 @@ from nmt.interchange.importers.model_import import (
     VocabularyMapping,
     check_can_be_ours,
     map_vocabulary,
+    only,
     read_pieces,
     tags_of,
     write_imported,
@@ -59,26 +60,19 @@ _LACKING = "it is no complete model of Marian"
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # as surrogateescape has it
 
 # What our Transformer needs. Other values are another model.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "type": ("transformer",),
-    "transformer-decoder-autoreg": ("self-attention", "rnn"),
-    "transformer-tied-layers": ([],),
-    "transformer-ffn-depth": (2,),
-    "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-ffn-activation": ("relu", "swish", "gelu"),
-    "transformer-no-projection": (False,),
-    "transformer-no-bias": (False,),
-    "transformer-no-affine": (False,),
-    "transformer-train-position-embeddings": (False,),
-    "transformer-disable-position-embeddings": (False,),
-    "transformer-pool": (False,),
-    "transformer-attention-mask": ("default",),
-    "right-left": (False,),
-    "ulr": (False,),
-    "input-types": ([],),
-    "factors-dim-emb": (0,),
-    "lemma-dim-emb": (0,),
-}
+_ONLY = (
+    only("type", "transformer")
+    | only("transformer-decoder-autoreg", "self-attention", "rnn")
+    | only("transformer-tied-layers input-types", [])
+    | only("transformer-ffn-depth", 2)
+    | only("transformer-decoder-ffn-depth", 0, 2)
+    | only("transformer-ffn-activation", "relu", "swish", "gelu")
+    | only("transformer-no-projection transformer-no-bias transformer-no-affine", False)
+    | only("transformer-train-position-embeddings", False)
+    | only("transformer-disable-position-embeddings transformer-pool right-left ulr", False)
+    | only("transformer-attention-mask", "default")
+    | only("factors-dim-emb lemma-dim-emb", 0)
+)
 PRE_NORM = {("", "dan", ""): False, ("n", "da", "n"): True}
 """By pre-process, post-process and post-process-top."""
 

@@ -28,15 +28,12 @@ IDS, TGT_IDS = "vocab.json", "target_vocab.json"
 EXPORTED = "exported_by_nmt"  # in config.json: the name of our position encoding
 
 # What we need to find in config.json. Other values of these are another model.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "static_position_embeddings": (True,),
-    "scale_embedding": (True,),
-    "normalize_before": (False,),
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,),
-    "add_bias_logits": (False,),
-    "forced_bos_token_id": (None,),
-}
+_ONLY = (
+    model_import.only("static_position_embeddings scale_embedding", True)
+    | model_import.only("normalize_before normalize_embedding", False)
+    | model_import.only("add_final_layer_norm add_bias_logits", False)
+    | model_import.only("forced_bos_token_id", None)
+)
 
 
 def languages_of(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:

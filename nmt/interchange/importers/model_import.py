@@ -72,6 +72,11 @@ class ForeignModel(NamedTuple):
     """The tables of `EMBEDDINGS` that the model, unlike ours, does not multiply by a root."""
 
 
+def only(names: str, *values: object) -> dict[str, tuple[object, ...]]:
+    """Return settings, whose names have spaces between, by the values that they may have."""
+    return dict.fromkeys(names.split(), values)
+
+
 def check_can_be_ours(
     path: Path, settings: Mapping[str, Any], only: Mapping[str, Sequence[object]]
 ) -> None:

@@ -19,7 +19,7 @@ from nmt.config.model_config import TransformerConfig
 from nmt.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers import huggingface_files as files
-from nmt.interchange.importers.model_import import EMBEDDINGS, check_can_be_ours, write_imported
+from nmt.interchange.importers import model_import
 from nmt.interchange.importers.segmenters import Dictionary, ImportOptions, with_sides
 from nmt.models.tensor_file import SafetensorsFile
 
@@ -30,24 +30,17 @@ _OF_TRAINING = ("filtertoolong", "filtertooshort", "clean", "switchout", "tokend
 """Transforms that translating leaves out."""
 
 # What our Transformer cannot be, by the usual values. A setting that is not there has the first.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "encoder_type": ("transformer",),
-    "decoder_type": ("transformer",),
-    "model_task": ("seq2seq",),
-    "self_attn_type": ("scaled-dot-flash", "scaled-dot"),
-    "layer_norm": ("standard", "rms"),
-    "relative_positions_buckets": (0,),
-    "rotary_theta": (10_000,),
-    "rotary_dim": (0,),
-    "num_kv": (0,),
-    "multiquery": (False,),
-    "parallel_residual": (False,),
-    "num_experts": (0,),
-    "copy_attn": (False,),
-    "generator_function": ("softmax",),
-    "lora_layers": ([],),
-    "lora_embedding": (False,),
-}
+_ONLY = (
+    model_import.only("encoder_type decoder_type", "transformer")
+    | model_import.only("model_task", "seq2seq")
+    | model_import.only("self_attn_type", "scaled-dot-flash", "scaled-dot")
+    | model_import.only("layer_norm", "standard", "rms")
+    | model_import.only("relative_positions_buckets rotary_dim num_kv num_experts", 0)
+    | model_import.only("rotary_theta", 10_000)
+    | model_import.only("multiquery parallel_residual copy_attn lora_embedding", False)
+    | model_import.only("generator_function", "softmax")
+    | model_import.only("lora_layers", [])
+)
 _WIDTHS = ("enc_hid_size", "dec_hid_size", "src_word_vec_size", "tgt_word_vec_size")
 _SIZES = "enc_hid_size pos_ffn_activation_fn dropout layers transformer_ff heads".split()
 _SINUSOIDS = {"SinusoidalInterleaved": "sinusoidal", "SinusoidalConcat": "sinusoidal_halves"}
@@ -88,7 +81,7 @@ def import_opennmt_py(path: Path, out: Path, options: ImportOptions) -> None:
         start = vocab.get("decoder_start_token", "<s>")
     except (KeyError, TypeError, AttributeError):
         raise DataError(f"{checkpoint}: holds no model of OpenNMT-py 3") from None
-    check_can_be_ours(checkpoint, settings, _ONLY)
+    model_import.check_can_be_ours(checkpoint, settings, _ONLY)
     if settings.get("pos_ffn_activation_fn") == "silu":
         settings["pos_ffn_activation_fn"] = GATED
     sides = dictionaries_of(checkpoint, texts, {**SPECIAL, BOS_ID: start})
@@ -124,13 +117,14 @@ def import_parts(
     """
     options = options.with_langs(path)
     weights = _weights_of(path, settings, tensors)
-    for side, table in zip(sides, EMBEDDINGS, strict=False):
+    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
         weights.check_rows(side.path, len(side.texts), table)
     config = _config_of(path, settings, weights, sides[1].special)
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
-    unscaled = () if settings.get("position_encoding") else EMBEDDINGS[:2]
-    write_imported(out, path, model._replace(unscaled=unscaled), weights.of, weights.unread)
+    unscaled = () if settings.get("position_encoding") else model_import.EMBEDDINGS[:2]
+    model = model._replace(unscaled=unscaled)
+    model_import.write_imported(out, path, model, weights.of, weights.unread)
 
 
 def _checkpoint_of(folder: Path) -> Path:

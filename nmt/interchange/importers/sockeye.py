@@ -23,21 +23,18 @@ _SPECIAL = {"<pad>": PAD_ID, "<unk>": UNK_ID, "<s>": BOS_ID, "</s>": EOS_ID}
 """Its special pieces have our ids."""
 
 # What our Transformer cannot be, by the usual values. A setting that is not there has the first.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "weight_tying_type": ("src_trg_softmax", "trg_softmax", "src_trg", "none"),
-    "dtype": ("float32", "float16", "bfloat16"),
-    "config_length_task": (None,),
-    "lhuc": (False,),
-    "neural_vocab_selection": (None,),
-}
-_ONLY_OF_PARTS: dict[str, tuple[object, ...]] = {
-    "decoder_type": ("transformer",),
-    "positional_embedding_type": ("fixed",),
-    "block_prepended_cross_attention": (False,),
-    "use_lhuc": (False,),
-    "use_glu": (False,),
-    "factor_configs": (None,),
-}
+_ONLY = (
+    model_import.only("weight_tying_type", "src_trg_softmax", "trg_softmax", "src_trg", "none")
+    | model_import.only("dtype", "float32", "float16", "bfloat16")
+    | model_import.only("config_length_task neural_vocab_selection", None)
+    | model_import.only("lhuc", False)
+)
+_ONLY_OF_PARTS = (
+    model_import.only("decoder_type", "transformer")
+    | model_import.only("positional_embedding_type", "fixed")
+    | model_import.only("block_prepended_cross_attention use_lhuc use_glu", False)
+    | model_import.only("factor_configs", None)
+)
 _SIZES = "model_size act_type dropout_prepost num_layers feed_forward_num_hidden attention_heads"
 _SAME = "model_size attention_heads act_type preprocess_sequence postprocess_sequence".split()
 """What encoder and decoder of our Transformer share."""
