@@ -7,28 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from nmt.config import recipes
 from nmt.config.fields import as_toml
 from nmt.config.model_config import TransformerConfig
 from nmt.config.presets import preset_values
-from nmt.config.recipes import (
-    GONE,
-    Layer,
-    Recipe,
-    format_toml,
-    model_config_from,
-    parse_overrides,
-    read_toml,
-    resolve_recipe,
-)
 from nmt.config.training_config import AugmentConfig, TrainingConfig
 from nmt.errors import DataError, UsageError
 
 
-def resolve(*layers: Layer) -> Recipe:
-    return resolve_recipe("p", "transformer", layers)
+def resolve(*layers: recipes.Layer) -> recipes.Recipe:
+    return recipes.resolve_recipe("p", "transformer", layers)
 
 
-def resolve_set(**values: object) -> Recipe:
+def resolve_set(**values: object) -> recipes.Recipe:
     return resolve(("--set", values))
 
 
@@ -44,7 +35,10 @@ def refusal(**values: object) -> str:
 def test_later_layers_win_default_preset_toml_command_line(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("[model]\nd_model = 64\nnum_heads = 2\n[training]\nseed = 5\n")
-    toml, overrides = read_toml(recipe), parse_overrides(["d_model=32", "log_every = 7"])
+    toml, overrides = (
+        recipes.read_toml(recipe),
+        recipes.parse_overrides(["d_model=32", "log_every = 7"]),
+    )
     resolved = resolve(
         ("preset", preset_values("transformer_small")), (str(recipe), toml), ("--set", overrides)
     )
@@ -163,10 +157,14 @@ def test_what_a_value_cannot_be_is_told(key: str, raw: object, message: str) -> 
 
 
 def test_overrides_are_split_at_the_first_equals_sign() -> None:
-    assert parse_overrides(["a=1", " b = x=y ", "c=", "a=2"]) == {"a": "2", "b": "x=y", "c": ""}
+    assert recipes.parse_overrides(["a=1", " b = x=y ", "c=", "a=2"]) == {
+        "a": "2",
+        "b": "x=y",
+        "c": "",
+    }
     for text in ("dropout", "=3", " =3", ""):
         with pytest.raises(UsageError, match=re.escape(repr(text))):
-            parse_overrides([text])
+            recipes.parse_overrides([text])
 
 
 # -------------------------------------------------------------------------------- TOML
@@ -190,7 +188,7 @@ def test_a_bad_recipe_is_refused_by_name(tmp_path: Path, text: bytes | None, mes
     if text is not None:
         path.write_bytes(text)
     with pytest.raises(UsageError) as caught:
-        read_toml(path)
+        recipes.read_toml(path)
     assert str(caught.value).startswith(f"{path}: {message}")
 
 
@@ -205,7 +203,7 @@ def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
         schedule="linear",
         typos=0.1,
     )
-    text = format_toml(recipe.sections)
+    text = recipes.format_toml(recipe.sections)
     assert "# Inner width of the feed-forward sub-layer.\nd_ff = 999999\n" in text
     document = tomllib.loads(text)
     assert document["model"] == dataclasses.asdict(recipe.model)
@@ -213,30 +211,30 @@ def test_formatted_values_are_read_back_the_same(tmp_path: Path) -> None:
     assert document["augment"]["typos"] == recipe.augment.typos == 0.1
     path = tmp_path / "again.toml"
     path.write_text(text)
-    assert resolve((str(path), read_toml(path))) == recipe
+    assert resolve((str(path), recipes.read_toml(path))) == recipe
 
 
 def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
     # Its [run] section tells of the run, and says nothing of how to train.
     (tmp_path / "config.toml").write_text("[run]\nranks = 2\n[model]\nd_ff = 100\n")
-    assert read_toml(tmp_path / "config.toml") == {"d_ff": 100}
+    assert recipes.read_toml(tmp_path / "config.toml") == {"d_ff": 100}
 
 
-@pytest.mark.parametrize("key", GONE)
+@pytest.mark.parametrize("key", recipes.GONE)
 def test_a_key_that_is_gone_is_read_in_what_an_earlier_version_wrote(
     tmp_path: Path, key: str
 ) -> None:
-    path, default = tmp_path / "config.toml", GONE[key]
+    path, default = tmp_path / "config.toml", recipes.GONE[key]
     other = not default if isinstance(default, bool) else 7
     run = f"[run]\nranks = 2\n[training]\nseed = 3\n{key} = "
     path.write_text(run + as_toml(default))
-    assert read_toml(path) == {"seed": 3}
-    assert model_config_from("transformer", {key: default}, "m") == TransformerConfig()
+    assert recipes.read_toml(path) == {"seed": 3}
+    assert recipes.model_config_from("transformer", {key: default}, "m") == TransformerConfig()
     path.write_text(run + as_toml(other))
     with pytest.raises(UsageError, match=f"config.toml: {key} is "):
-        read_toml(path)
+        recipes.read_toml(path)
     with pytest.raises(DataError, match=f"m: {key} is "):
-        model_config_from("transformer", {key: other}, "m")
+        recipes.model_config_from("transformer", {key: other}, "m")
     assert refusal(**{key: default}).startswith(f"--set: '{key}'")  # a recipe is of today
 
 
@@ -255,8 +253,8 @@ def test_two_keys_for_the_metrics_of_validation_are_read_as_one(
     tmp_path: Path, before: dict[str, object], now: str
 ) -> None:
     path = tmp_path / "config.toml"
-    path.write_text(format_toml({"run": {"ranks": 2}, "training": before}))
-    assert read_toml(path) == {"validate_metric": now}
+    path.write_text(recipes.format_toml({"run": {"ranks": 2}, "training": before}))
+    assert recipes.read_toml(path) == {"validate_metric": now}
     message = refusal(validate_bleu=True)
     assert message.startswith("--set: 'validate_bleu'")
     assert "write validate_metric = bleu" in message
@@ -267,8 +265,8 @@ def test_two_keys_for_the_metrics_of_validation_are_read_as_one(
 
 def test_a_model_file_s_configuration_is_checked_like_a_recipe() -> None:
     values: dict[str, object] = dataclasses.asdict(TransformerConfig(d_ff=100))
-    assert model_config_from("transformer", values, "m") == TransformerConfig(d_ff=100)
+    assert recipes.model_config_from("transformer", values, "m") == TransformerConfig(d_ff=100)
     with pytest.raises(DataError, match=r"m: .*'transformr'"):
-        model_config_from("transformr", values, "m")
+        recipes.model_config_from("transformr", values, "m")
     with pytest.raises(DataError, match="m: d_ff = -1"):
-        model_config_from("transformer", values | {"d_ff": -1}, "m")
+        recipes.model_config_from("transformer", values | {"d_ff": -1}, "m")

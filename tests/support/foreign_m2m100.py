@@ -10,20 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import foreign_models
 import numpy as np
 import sentencepiece
-from foreign_models import (
-    HEADS,
-    INNER,
-    LAYERS,
-    WIDTH,
-    Array,
-    Formulas,
-    layers,
-    learn_pieces,
-    of_tokens,
-    random_matrices,
-)
 from numpy.typing import NDArray
 from reference import sinusoids_by_halves
 from safetensors.numpy import load_file, save_file
@@ -47,7 +36,7 @@ class M2M100:
     def write(self, folder: Path) -> Path:
         """Write the folder."""
         folder.mkdir()
-        model = learn_pieces("source", "bpe")
+        model = foreign_models.learn_pieces("source", "bpe")
         (folder / "sentencepiece.bpe.model").write_bytes(model)
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         pieces = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -71,12 +60,16 @@ class M2M100:
         return folder
 
     def _config(self, size: int) -> dict[str, Any]:
-        sides = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": INNER}
+        sides = {
+            "layers": foreign_models.LAYERS,
+            "attention_heads": foreign_models.HEADS,
+            "ffn_dim": foreign_models.INNER,
+        }
         config = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in sides.items()}
         return config | {
             "model_type": "m2m_100",
             "activation_function": "relu",
-            "d_model": WIDTH,
+            "d_model": foreign_models.WIDTH,
             "dropout": 0.1,
             "bos_token_id": 0,
             "pad_token_id": 1,
@@ -88,15 +81,18 @@ class M2M100:
         }
 
     def _weights(self, size: int) -> dict[str, NDArray[np.float32]]:
-        matrix = random_matrices(seed=5)
-        weights = {"model.shared.weight": matrix(size, WIDTH), **layers(matrix)}
+        matrix = foreign_models.random_matrices(seed=5)
+        weights = {
+            "model.shared.weight": matrix(size, foreign_models.WIDTH),
+            **foreign_models.layers(matrix),
+        }
         for side in ("encoder", "decoder"):
-            weights[f"model.{side}.layer_norm.weight"] = 1 + matrix(WIDTH)
-            weights[f"model.{side}.layer_norm.bias"] = matrix(WIDTH)
+            weights[f"model.{side}.layer_norm.weight"] = 1 + matrix(foreign_models.WIDTH)
+            weights[f"model.{side}.layer_norm.bias"] = matrix(foreign_models.WIDTH)
         return weights
 
 
-class M2M100Folder(Formulas):
+class M2M100Folder(foreign_models.Formulas):
     """The formulas of `M2M100ForConditionalGeneration` on the files of a folder."""
 
     pre_norm = True
@@ -116,14 +112,16 @@ class M2M100Folder(Formulas):
         language = self._first_language + CODES[self._kind].index(code)
         return [language, *(3 if id_ == 0 else id_ + 1 for id_ in pieces), 2]
 
-    def log_probs_of(self, source: str, target: str, codes: Sequence[str]) -> Array:
+    def log_probs_of(self, source: str, target: str, codes: Sequence[str]) -> foreign_models.Array:
         """Return the log-probabilities of a target's language, each token and eos."""
         src, tgt = self._ids(source, codes[0]), self._ids(target, codes[1])
         memory = self.stack("encoder", self._with_positions(src), None)
         states = self.stack("decoder", self._with_positions([2, *tgt[:-1]]), memory)
-        return of_tokens(states @ self.weights["model.shared.weight"].T, tgt)
+        return foreign_models.of_tokens(states @ self.weights["model.shared.weight"].T, tgt)
 
-    def _with_positions(self, ids: list[int]) -> Array:
+    def _with_positions(self, ids: list[int]) -> foreign_models.Array:
         # Positions begin at 2.
-        positions = sinusoids_by_halves(len(ids) + 2, WIDTH)[2:]
-        return np.asarray(self.weights["model.shared.weight"][ids] * math.sqrt(WIDTH) + positions)
+        positions = sinusoids_by_halves(len(ids) + 2, foreign_models.WIDTH)[2:]
+        return np.asarray(
+            self.weights["model.shared.weight"][ids] * math.sqrt(foreign_models.WIDTH) + positions
+        )
