@@ -168,9 +168,7 @@ def test_a_message_has_one_line_of_bounded_length(capsys: pytest.CaptureFixture[
         ('{"in": "https://u:key@host/?key"}', '{"in": "https://u@host/"}'),
     ],
 )
-def test_what_is_said_has_no_secrets_of_urls(
-    capsys: pytest.CaptureFixture[str], text: str, shown: str
-) -> None:
+def test_secrets_are_not_said(capsys: pytest.CaptureFixture[str], text: str, shown: str) -> None:
     for say in (console.notice, console.warning, console.error):
         say(text)
     told = capsys.readouterr().err.splitlines()

@@ -76,9 +76,7 @@ def student(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_student_is_a_run_of_the_portable_preset(
-    nmt: Nmt, teacher: Path, student: Path, tmp_path: Path
-) -> None:
+def test_a_student_is_portable(nmt: Nmt, teacher: Path, student: Path, tmp_path: Path) -> None:
     assert (status(student)["status"], status(student)["update"]) == ("finished", 60)
     assert config_of(student)["run"]["preset"] == "transformer_portable_few"
     card = read_card(find_model(student))
@@ -253,9 +251,7 @@ def _is_at(file: Path, number: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_student_is_the_same_however_often_its_making_is_killed(
-    teacher: Path, tmp_path: Path, way: str
-) -> None:
+def test_a_student_is_the_same_however_killed(teacher: Path, tmp_path: Path, way: str) -> None:
     out, whole, said = tmp_path / "student", tmp_path / "whole", tmp_path / "said"
     words = [*words_of(way, teacher, tmp_path), "--out", out]
     done = run_command(nmt_command(*words))

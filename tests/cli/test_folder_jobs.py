@@ -170,9 +170,7 @@ def test_a_single_output_that_was_corrected_stays_and_another_file_is_replaced(
     assert (tmp_path / "out").read_text() == "corrected\n"
 
 
-def test_a_journal_from_beside_the_output_is_taken_into_the_folder(
-    job: Translate, tmp_path: Path
-) -> None:
+def test_a_journal_beside_the_output_goes_into_the_folder(job: Translate, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert job().status == 0
     (out / ".nmt-journals" / "a.journal").rename(out / ".a.journal")
@@ -203,9 +201,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_file_that_another_job_is_at_work_on_is_passed_over(
-    job: Translate, folder: Path, tmp_path: Path
-) -> None:
+def test_a_file_of_another_job_is_passed_over(job: Translate, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with (tmp_path / "out" / ".b.journal").open("ab") as journal:
         fcntl.flock(journal, fcntl.LOCK_EX)

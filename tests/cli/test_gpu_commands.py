@@ -109,9 +109,7 @@ def test_rescore(
         assert_same(*on_both("rescore", model_file, target, "--source", text, *words))
 
 
-def test_train_stops_and_goes_on_and_its_model_translates(
-    nmt: Nmt, data: Path, text: Path, tmp_path: Path
-) -> None:
+def test_train_goes_on_and_translates(nmt: Nmt, data: Path, text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     for updates in (4, 6):
         settings = settings_of(device="cuda", precision=HALF, max_updates=updates)

@@ -13,9 +13,7 @@ from command_line import Nmt
 from nmt.cli import COMMANDS, application
 
 
-def test_help_lists_every_command_also_where_none_is_given(
-    nmt: Nmt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_lists_all_commands_without_one(nmt: Nmt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     asked, unasked = nmt("--help"), nmt()
     assert (asked.status, asked.stderr) == (0, "")
@@ -37,9 +35,7 @@ LONG = ("prepare", "train", "distill", "translate", "score", "rescore", "calibra
 
 
 @pytest.mark.parametrize("command", LONG)
-def test_help_is_short_and_says_where_the_rest_is(
-    nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_help_is_short_with_a_hint(nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     short, long = (nmt(command, asked).stdout for asked in ("--help", "--help-all"))
     assert len(short.splitlines()) <= 100
@@ -61,9 +57,7 @@ def test_all_options_of_a_short_command_are_those_of_its_help(nmt: Nmt, command:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_opens_with_examples(
-    nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_help_opens_with_examples(nmt: Nmt, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     answer = nmt(command, "--help")
     assert (answer.status, answer.stderr) == (0, "")

@@ -69,9 +69,7 @@ def test_languages_come_from_the_user_or_the_folder(nmt: Nmt, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("by", [".", "decoder.yml"])
-def test_a_package_of_opus_mt_translates_as_its_hugging_face_folder(
-    nmt: Nmt, tmp_path: Path, by: str
-) -> None:
+def test_a_package_of_opus_mt_is_its_hugging_face_folder(nmt: Nmt, tmp_path: Path, by: str) -> None:
     folder = MarianMT().write(tmp_path / "opus")
     package = write_package(tmp_path / "package", folder)
     words = ("--src", "en", "--tgt", "de")

@@ -70,9 +70,7 @@ def test_a_narrow_terminal_shows_the_presets_that_people_choose_with_their_names
 
 
 @pytest.mark.parametrize("preset", SMALLEST)
-def test_a_preset_is_printed_as_a_recipe_that_makes_the_same_values(
-    nmt: Nmt, tmp_path: Path, preset: str
-) -> None:
+def test_a_preset_is_printed_as_recipe_of_its_values(nmt: Nmt, tmp_path: Path, preset: str) -> None:
     answer = nmt("models", preset, "--vocab-size", "1000")
     assert (answer.status, answer.stderr) == (0, "")
     assert answer.stdout.startswith(f"# {preset}: {PRESETS[preset].summary}\n")

@@ -90,9 +90,7 @@ def test_scores_and_intervals_are_those_of_the_sacrebleu_command(nmt: Nmt, files
     assert half == pytest.approx(theirs["confidence_var"], rel=1e-4)
 
 
-def test_a_narrow_terminal_shows_whole_signatures(
-    nmt: Nmt, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signatures_stay_whole(nmt: Nmt, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     words = (files.reference, files.new, *BLEU, "--confidence", "95")
     signature = scores(nmt, *words)["bleu"]["signature"]
     monkeypatch.setenv("COLUMNS", "60")

@@ -100,9 +100,7 @@ def test_a_configuration_brings_its_threads_to_as_many_processes_only(
     assert [one.training.threads for one in trained] == [threads]
 
 
-def test_what_is_given_goes_before_a_file(
-    nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]
-) -> None:
+def test_options_precede_files(nmt: Nmt, data: Path, tmp_path: Path, trained: list[Recipe]) -> None:
     (tmp_path / "own.toml").write_text("[training]\nmax_updates = 50\nlog_every = 20\nseed = 3\n")
     given = ("--config", tmp_path / "own.toml", "--set", "log_every=10", "--max-updates", "7")
     nmt("train", data, "--out", tmp_path / "run", "--model", "transformer_tiny", *given)
@@ -118,9 +116,7 @@ TRAINING |= {"learning_rate": 1e-2, "dropout": 0.1}
 
 
 @pytest.mark.slow
-def test_a_convolutional_model_is_trained_averaged_and_translated_with(
-    nmt: Nmt, data: Path, tmp_path: Path
-) -> None:
+def test_convolutional_models_train_and_translate(nmt: Nmt, data: Path, tmp_path: Path) -> None:
     run, model = tmp_path / "run", tmp_path / "average.safetensors"
     settings = ["--model", "conv_seq2seq_small"]
     settings += [f"--set={key}={value}" for key, value in TRAINING.items()]

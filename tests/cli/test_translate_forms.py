@@ -79,9 +79,7 @@ def test_jsonl_has_an_object_a_line(translate_text: TranslateText, translator: T
         assert one["word_alignment"] == " ".join(f"{s}-{t}" for s, t in expected.alignment.words)
 
 
-def test_attention_is_drawn_of_the_first_line_with_letters(
-    translate_text: TranslateText, tmp_path: Path
-) -> None:
+def test_attention_is_of_the_first_text_line(translate_text: TranslateText, tmp_path: Path) -> None:
     picture = tmp_path / "attention.svg"
     answer = translate_text("\n2024\nthe cat\na dog\n", "--attention", picture).succeeded()
     assert answer.stdout.count("\n") == 4

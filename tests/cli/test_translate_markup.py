@@ -93,9 +93,7 @@ def test_no_sentence_of_a_document_is_lost(translate: Nmt, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("words", [(), ("--no-split",), ("--sample",)])
-def test_breaks_stay_between_the_lines_that_they_part(
-    translate_text: TranslateText, words: tuple[str, ...]
-) -> None:
+def test_breaks_stay_between_lines(translate_text: TranslateText, words: tuple[str, ...]) -> None:
     line = "<p>The cat sees.</p><ul><li>- a <b>dog</b><li>the tree</ul>1<br> <br>\tthe river<br>"
     found = translate_text(f"{line}\n", "--markup", "html", *words).succeeded()
     parts = re.split("(<(?!/?b>)[^<>]*>)", found.stdout)
@@ -233,9 +231,7 @@ def test_what_is_odd_about_a_document_is_told(translate: Nmt, tmp_path: Path) ->
 MESSAGE = "the cat {n, plural, one {a dog} other {# dogs}}"
 
 
-def test_icu_messages_stay_and_are_counted(
-    translate: Nmt, translate_text: TranslateText, tmp_path: Path
-) -> None:
+def test_icu_messages_stay(translate: Nmt, translate_text: TranslateText, tmp_path: Path) -> None:
     told = translate_text(f"the <b>cat</b>\n<i>{MESSAGE}</i>\n", "--markup", "html").succeeded()
     assert told.stdout.splitlines()[1] == f"<i>{MESSAGE}</i>"
     assert re.search(r"warning: \S+: 1 line has .*, .* line 2; ", told.stderr)

@@ -20,9 +20,7 @@ def expected(translate: Nmt, tmp_path: Path) -> bytes:
     return (tmp_path / "out").read_bytes()
 
 
-def test_a_url_is_translated_to_a_url_and_not_twice(
-    translate: Nmt, storage: Storage, expected: bytes
-) -> None:
+def test_a_url_is_translated_to_one_once(translate: Nmt, storage: Storage, expected: bytes) -> None:
     source = storage.write("bucket/news.en.gz", gzip.compress(TEXT.encode()))
     words = ("--input", source, "--output", "memory://out/news.de.gz")
     assert translate(*words).status == 0
@@ -83,9 +81,7 @@ def test_folders_at_urls_are_translated_file_by_file(
     assert storage.left_over() == []
 
 
-def test_urls_go_with_pipes_and_files(
-    translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path
-) -> None:
+def test_urls_and_files(translate: Nmt, storage: Storage, expected: bytes, tmp_path: Path) -> None:
     assert translate("--output", "memory://piped", stdin=TEXT.encode()).status == 0
     assert storage.files == {"piped": expected}
     assert translate("--input", storage.write("in", TEXT)).stdout.encode() == expected

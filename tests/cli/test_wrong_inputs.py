@@ -364,9 +364,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("line", "status", "message"), CASES)
-def test_a_wrong_input_is_answered_in_one_line(
-    nmt: Nmt, place: Path, line: str, status: int, message: str
-) -> None:
+def test_a_wrong_input_is_told(nmt: Nmt, place: Path, line: str, status: int, message: str) -> None:
     before = sorted(place.iterdir())
     command, *words = shlex.split(line)
     assert message in nmt(command, "--quiet", *words).refusal(status)

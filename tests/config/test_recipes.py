@@ -221,9 +221,7 @@ def test_a_run_s_configuration_is_a_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", recipes.GONE)
-def test_a_key_that_is_gone_is_read_in_what_an_earlier_version_wrote(
-    tmp_path: Path, key: str
-) -> None:
+def test_a_key_that_is_gone_is_read_of_an_earlier_version(tmp_path: Path, key: str) -> None:
     path, default = tmp_path / "config.toml", recipes.GONE[key]
     other = not default if isinstance(default, bool) else 7
     run = f"[run]\nranks = 2\n[training]\nseed = 3\n{key} = "

@@ -96,9 +96,7 @@ def test_only_the_next_line_of_the_same_corpus_is_merged(data: DataFolder) -> No
         assert other == " ".join(line for _, line in pairs)
 
 
-def test_a_pair_that_becomes_too_long_stays_as_it_is(
-    data: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pair_that_gets_too_long_stays(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = max(data.info.train.src.longest, data.info.train.tgt.longest)
     monkeypatch.setattr(type(data.info), "max_length", longest)
     found = augmented(data, AugmentConfig(merged=1.0))

@@ -83,9 +83,7 @@ def attention_work(pairs: Lengths, bounds: list[int], of_position: int, of_group
     ("on_gpu", "longer", "work"), [(False, 1, (20, 10_000)), (True, 10, (80, 1_500_000))]
 )
 @pytest.mark.parametrize("seed", range(10))
-def test_groups_are_those_of_least_work(
-    seed: int, on_gpu: bool, longer: int, work: tuple[int, int]
-) -> None:
+def test_groups_of_least_work(seed: int, on_gpu: bool, longer: int, work: tuple[int, int]) -> None:
     random = np.random.default_rng(seed)
     drawn = longer * random.choice([3, 4, 9, 10, 24, 60], (2, 9)).astype(np.int32)
     order = batches.longest_first(*drawn)

@@ -137,9 +137,7 @@ def test_symbols_are_one_piece_however_they_are_spelt() -> None:
         assert learnt.has_symbol(text)
 
 
-def test_moses_does_not_split_letters_from_their_marks(
-    vocabulary: Vocabulary, identity: Vocabulary
-) -> None:
+def test_moses_keeps_letters_with_their_marks(vocabulary: Vocabulary, identity: Vocabulary) -> None:
     moses = Moses("de", normalize=True, tokenize=True)
     line = "Größe über «alles»"
     one, other = Vocabulary(vocabulary.model, moses).encode([line, normalize("NFD", line)])

@@ -89,9 +89,7 @@ def test_damaged_compressed_text_is_refused_with_its_name(tmp_path: Path, suffix
             lines_of(path)
 
 
-def test_zstd_text_without_its_package_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zstd_without_its_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compressed, "zstd", None)
     path = tmp_path / "text.en.zst"
     path.write_bytes(b"content")
@@ -152,9 +150,7 @@ def test_text_that_fills_pieces_arrives_whole(tmp_path: Path, suffix: str, size:
         (b"\x00\xd8\x41\x00", "utf-16-le", "not valid utf-16-le"),  # half a surrogate pair
     ],
 )
-def test_text_in_another_encoding_is_refused(
-    path: Path, content: bytes, encoding: str, message: str
-) -> None:
+def test_other_encodings_fail(path: Path, content: bytes, encoding: str, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"text\.en: {message}"):
         lines_of(path, encoding)

@@ -108,9 +108,7 @@ def test_an_update_is_cut_where_either_side_is_full() -> None:
 
 
 @pytest.mark.parametrize("lengths", [((3, 12), (4, 5)), ((12, 3), (4, 5))])
-def test_a_pair_above_the_budget_is_an_error_that_says_what_to_do(
-    lengths: tuple[tuple[int, int], ...],
-) -> None:
+def test_a_pair_above_the_budget_is_a_clear_error(lengths: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(UsageError, match=r"batch_tokens is 11.*12 tokens; raise batch_tokens"):
         plan(with_eos(*lengths), batch_tokens=11)
     assert len(plan(with_eos(*lengths), batch_tokens=12)) > 0

@@ -68,9 +68,7 @@ def test_rules_are_for_each_language_by_its_code() -> None:
         ),
     ],
 )
-def test_more_steps_of_moses_are_done_and_undone(
-    lang: str, steps: list[str], expected: str, returned: str
-) -> None:
+def test_moses_steps_are_undone(lang: str, steps: list[str], expected: str, returned: str) -> None:
     rules, _ = moses_rules((lang, lang), ["tokenize", *steps])
     assert rules is not None
     tokens = rules.apply("Ann-Lee's [A & B]")

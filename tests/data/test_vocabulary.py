@@ -101,9 +101,7 @@ def test_signs_that_stand_in_for_modifier_letters_are_text_as_well() -> None:
     assert vocabulary.has_symbol("<ʻ>")
 
 
-def test_a_few_lines_are_encoded_and_decoded_without_threads(
-    vocabulary: Vocabulary, tmp_path: Path
-) -> None:
+def test_few_lines_are_coded_without_threads(vocabulary: Vocabulary, tmp_path: Path) -> None:
     path = tmp_path / "vocab.model"
     path.write_bytes(vocabulary.model)
     # Without room for the stack of a thread, starting one would abort the process.

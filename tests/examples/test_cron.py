@@ -128,9 +128,7 @@ def test_a_file_goes_to_done_and_its_translation_to_outgoing(place: Place, run: 
     assert ", 0 failed\n" in place.log and "{" not in place.log
 
 
-def test_what_is_still_being_written_is_left_alone(
-    place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_files_are_left(place: Place, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     place.configure(settle_seconds=60)
     place.receive("fresh.en")
     os.utime(place.folder / "incoming" / "fresh.en", (0, 0))  # as a copy that keeps times has it

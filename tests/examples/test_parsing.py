@@ -163,9 +163,7 @@ def test_the_score_is_over_all_brackets_and_repairs_are_counted(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("model", "vocabulary", "dropout"), [("wsj", 16_000, 0.2), ("semi-supervised", 32_000, 0.1)]
 )
-def test_a_recipe_uses_the_paper_s_values(
-    model: str, vocabulary: int, dropout: float, tmp_path: Path
-) -> None:
+def test_values_of_the_paper(model: str, vocabulary: int, dropout: float, tmp_path: Path) -> None:
     given = [f"TREEBANK={tmp_path}", f"PARSED={tmp_path}/parsed", f"WORK={tmp_path}", "PROCESSES=1"]
     printed = made("parsing", "-n", "score", f"MODEL={model}", *given)
     commands = re.sub(r"\s+", " ", printed.replace("\\\n", " "))

@@ -35,9 +35,7 @@ BLANKS = "path without blanks"
         ("wmt14", ["-n", "train", "MODEL=en-es-base"], "en-de-base en-de-big en-fr-base"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(
-    example: str, words: list[str], said: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_named(example: str, words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "dataset.json").touch()
     done = make(example, f"WORK={tmp_path / 'work'}", *[word.format(tmp_path) for word in words])
     assert done.returncode == 2

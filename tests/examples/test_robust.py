@@ -24,9 +24,7 @@ EN, DE = ["A big dog, it runs.", "Two men!"], ["Ein großer Hund läuft.", "Zwei
         ("joined", [" ".join(EN)], [" ".join(DE)]),
     ],
 )
-def test_a_noisy_test_set_is_as_it_is_named(
-    tmp_path: Path, kind: str, src: list[str], tgt: list[str]
-) -> None:
+def test_noisy_sets_are_as_named(tmp_path: Path, kind: str, src: list[str], tgt: list[str]) -> None:
     assert noisy(tmp_path, kind) == (src, tgt)
 
 

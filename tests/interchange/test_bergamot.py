@@ -68,9 +68,7 @@ def test_the_weights_are_the_model_s_in_int8_and_rows_are_a_multiple_of_eight(
         assert float((found - exact).norm()) <= 0.012 * float(exact.norm()), name
 
 
-def test_tokens_that_are_never_produced_and_rows_without_one_are_barred(
-    nmt: Nmt, model: Path, data: Path
-) -> None:
+def test_tokens_never_produced_and_empty_rows_are_barred(nmt: Nmt, model: Path, data: Path) -> None:
     out, vocabulary = export(nmt, model, data), DataFolder.open(data).tgt_vocabulary
     bias = BinaryArrays(out / MODEL)["decoder_ff_logit_out_b"][0]
     barred = {*vocabulary.barred_ids, *range(len(vocabulary), len(bias))}

@@ -109,9 +109,7 @@ def test_generate_searches_by_the_defaults_of_translate(
     assert generation["bad_words_ids"] == [[id_] for id_ in card.tgt_vocabulary.barred_ids]
 
 
-def test_a_first_input_of_zeros_is_that_of_bos_in_transformers(
-    nmt: Nmt, card: ModelCard, tmp_path: Path
-) -> None:
+def test_zeros_as_first_input_are_bos_s_vector(nmt: Nmt, card: ModelCard, tmp_path: Path) -> None:
     values = {"first_input": "zeros", "positions": "sinusoidal_halves"}
     other = replace(card, config=replace(card.config, **values))  # type: ignore[arg-type]
     model = tmp_path / "model"
@@ -126,9 +124,7 @@ def test_a_first_input_of_zeros_is_that_of_bos_in_transformers(
     assert after["final_logits_bias"][0, BOS_ID] == BARRED
 
 
-def test_target_languages_are_tags_that_transformers_reads(
-    nmt: Nmt, card: ModelCard, tmp_path: Path
-) -> None:
+def test_languages_are_tags_of_transformers(nmt: Nmt, card: ModelCard, tmp_path: Path) -> None:
     languages = LanguageTokens.of_targets([("en", "de"), ("en", "fr")])
     pieces = list(languages.pieces.values())
     vocabulary = learn_vocabulary(["the cat sees a bird"], vocab_size=290, controls=pieces)

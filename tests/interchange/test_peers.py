@@ -86,9 +86,7 @@ def test_an_import_is_what_transformers_computes(nmt: Nmt, tmp_path: Path, kind:
 
 @pytest.mark.parametrize("positions", ["marian", "huggingface"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_export_is_what_transformers_computes(
-    nmt: Nmt, tmp_path: Path, kind: str, positions: str
-) -> None:
+def test_exports_are_as_transformers(nmt: Nmt, tmp_path: Path, kind: str, positions: str) -> None:
     # With Marian's positions, transformers reads the table in the folder.
     model = import_huggingface(nmt, KINDS[kind].write(tmp_path / "opus"), "--positions", positions)
     assert nmt("export", "huggingface", model, tmp_path / "out").status == 0
@@ -151,9 +149,7 @@ def many_languages(kind: str, folder: Path) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", LANGUAGES)
-def test_an_import_of_many_languages_is_what_transformers_computes(
-    nmt: Nmt, tmp_path: Path, kind: str
-) -> None:
+def test_an_import_of_many_languages_is_as_there(nmt: Nmt, tmp_path: Path, kind: str) -> None:
     theirs, tokenizer = many_languages(kind, tmp_path / "many")
     path = import_huggingface(nmt, tmp_path / "many")
     tokenizer.src_lang, tokenizer.tgt_lang = LANGUAGES[kind]
@@ -202,9 +198,7 @@ def exported(nmt: Nmt, learnt: Path, tmp_path: Path) -> Callable[..., list[str]]
     return translate
 
 
-def test_transformers_translates_an_export_as_nmt_does(
-    exported: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_transformers_translates_alike(exported: Callable[..., list[str]], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra peers")
     folder = tmp_path / "out"
     model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(

@@ -63,9 +63,7 @@ def test_widths_become_multiples_that_the_heads_share() -> None:
         ("transformer_low_resource", "transformer_portable_few"),
     ],
 )
-def test_a_portable_preset_opens_in_every_program_and_is_named_for_its_size(
-    usual: str, portable: str
-) -> None:
+def test_a_portable_preset_opens_anywhere_and_is_named_by_size(usual: str, portable: str) -> None:
     assert not any(needs(model_of(portable)).values())
     assert portable_preset(model_of(portable)) == portable
     advice = f"take --model {portable}, or make a student of the finished run: {DISTILL}"

@@ -94,9 +94,7 @@ def test_each_worker_has_its_gpu_also_after_one_has_died_as_it_took_it(
     assert sorted(gpus.read_text().split()) == ["cuda:0", "cuda:1"]
 
 
-def test_lines_that_no_worker_survives_end_the_job(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_that_kill_workers_end_it(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(WorkerDied, match="--workers"):
         translate(model_file)

@@ -58,8 +58,6 @@ def test_words_take_in_their_marks(line: str) -> None:
         ("Zwei Hunde schlafen", "de", False),
     ],
 )
-def test_a_term_is_there_in_any_form_if_the_model_inflects_it(
-    text: str, lang: str | None, is_placed: bool
-) -> None:
+def test_a_term_is_there_in_any_form_of_it(text: str, lang: str | None, is_placed: bool) -> None:
     use = TermUse.of(ListedWord("cat", ("Katze", "Kater")), text, lang)
     assert (use.source, use.target, use.is_placed) == ("cat", "Katze", is_placed)

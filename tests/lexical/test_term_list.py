@@ -142,9 +142,7 @@ def test_a_cell_may_hold_alternatives_and_brackets(read: Read, row: str, found: 
         ("en\tde\tlp\ndog\tHund\ten-de\ncat\tchat\ten-fr\n", "x.tsv: .*1 row"),
     ],
 )
-def test_what_is_left_out_or_read_otherwise_is_told(
-    read: Read, stderr: Stderr, text: str, told: str
-) -> None:
+def test_what_is_left_out_is_told(read: Read, stderr: Stderr, text: str, told: str) -> None:
     read(text)
     (line,) = stderr().splitlines()
     assert re.search(told, line)

@@ -217,9 +217,7 @@ def test_translations_that_do_not_fit_are_left_out_and_counted() -> None:
         ("n != 1", "one file", ["one file", "%d files"]),
     ],
 )
-def test_a_form_for_several_numbers_says_the_number(
-    formula: str, singular: str, expected: list[str]
-) -> None:
+def test_a_form_for_several_says_which(formula: str, singular: str, expected: list[str]) -> None:
     entry = f'#, c-format\nmsgid "{singular}"\nmsgid_plural "%d files"\n'
     document = read(HEADER.format(2, formula) + entry + 'msgstr[0] ""\nmsgstr[1] ""\n')
     assert [unit.line for unit in document.units] == expected

@@ -180,9 +180,7 @@ SEGMENTED = f"<source>one. two. 3</source><seg-source>{segments('one.', 'two.', 
         ),
     ],
 )
-def test_segments_of_xliff_1_are_translated_by_themselves(
-    target: str, expected: str | None, kept: int
-) -> None:
+def test_segments_of_xliff_1_are_units(target: str, expected: str | None, kept: int) -> None:
     document = read_document("a.xlf", unit_of(f"{SEGMENTED}<target>{target}</target>"))
     expected = target if expected is None else expected
     texts = [f"[{number}]" for number in range(len(document.units))]
@@ -328,9 +326,7 @@ def test_damaged_documents_are_refused(name: str, content: str | bytes, message:
         ("&amp;1 of %1, %10", "&amp;1 von %1, 10 %", ["%10"]),
     ],
 )
-def test_what_may_be_a_placeholder_is_counted_if_it_is_lost(
-    source: str, translation: str, lost: list[str]
-) -> None:
+def test_lost_placeholders_are_counted(source: str, translation: str, lost: list[str]) -> None:
     document = read_document("a.xlf", unit_of(f"<source>{source}</source>"))
     assert document.write([translation]).changed == lost
     assert document.write([None]).changed == []

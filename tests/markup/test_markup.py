@@ -242,9 +242,7 @@ def test_a_line_without_letters_or_digits_is_not_changed(line: str) -> None:
         ("look 7", "schaut zu, 8", "schaut zu, 7"),
     ],
 )
-def test_a_piece_that_nothing_comes_from_never_touches_a_word(
-    line: str, translation: str, expected: str
-) -> None:
+def test_a_piece_of_nothing_touches_no_word(line: str, translation: str, expected: str) -> None:
     words = re.finditer(r"\w+", translation)
     source = re.search(r"\w+", line.replace("{name}", "      "))
     assert source is not None
@@ -264,9 +262,7 @@ def test_a_piece_that_nothing_comes_from_never_touches_a_word(
         ("see<sup>1</sup>, now", "SEE, NOW", "SEE<sup>1</sup>, NOW"),
     ],
 )
-def test_a_new_piece_in_an_element_has_the_spaces_of_the_source(
-    line: str, translation: str, expected: str
-) -> None:
+def test_a_new_piece_has_spaces_of_its_source(line: str, translation: str, expected: str) -> None:
     marked = parse(line, "html")
     links = [
         (at, at + 3, translation.find(word), translation.find(word) + 3)

@@ -114,9 +114,7 @@ def test_a_sentence_of_several_cues_is_cut_where_the_tag_is() -> None:
         (f"Eins{CUT} zwei{CUT} drei.", ("Eins zwei", "drei.")),  # of a source that has one
     ],
 )
-def test_without_words_for_each_cue_it_is_cut_by_length(
-    translation: str, expected: tuple[str, str]
-) -> None:
+def test_without_words_it_is_cut_by_length(translation: str, expected: tuple[str, str]) -> None:
     document = read(cues("A man sits", "on a seat.", "Yes."))
     assert document.write([translation, "Ja."]).content.decode() == cues(*expected, "Ja.")
 

@@ -93,9 +93,7 @@ def test_the_only_text_of_its_kind_needs_no_name(tmp_path: Path) -> None:
         (":C", "reference", "reference by C; .*FILE:A, of A, B,"),
     ],
 )
-def test_an_unclear_choice_is_refused_with_the_names(
-    whose: str, use: str, problem: str, tmp_path: Path
-) -> None:
+def test_unclear_choices_are_refused(whose: str, use: str, problem: str, tmp_path: Path) -> None:
     path = written(tmp_path, XML)
     with pytest.raises(DataError) as caught:
         read(f"{path}{whose}", use)

@@ -117,9 +117,7 @@ def test_half_types_are_multiplied_in_few_numbers_of_rows(monkeypatch: pytest.Mo
 
 @needs_onednn
 @pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 19, 5)])
-def test_fp32_by_onednn_has_few_numbers_of_rows_too(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
-) -> None:
+def test_fp32_onednn_few_numbers(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     x, weight, bias = torch.randn(shape), torch.randn(4, 5), torch.randn(4)
     calls = calls_of(monkeypatch, linear_module, "onednn_product")
     use_library("onednn")

@@ -104,9 +104,7 @@ def test_separate_vocabularies_are_both_kept(card: ModelCard, tmp_path: Path) ->
     assert model.output_projection.shape == (290, 16)
 
 
-def test_a_loaded_model_stays_as_it_is_when_its_file_is_written_over(
-    model_file: Path, tmp_path: Path
-) -> None:
+def test_a_loaded_model_stays_when_its_file_is_replaced(model_file: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(model_file, tmp_path))
     expected, _ = load_model(model_file)
     loaded, _ = load_model(path)

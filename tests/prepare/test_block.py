@@ -87,9 +87,7 @@ def test_chosen_lines_are_a_block_of_their_own() -> None:
         ("gb18030", "中文\n".encode("gb18030")),
     ],
 )
-def test_a_block_has_the_lines_that_reading_one_by_one_gives(
-    tmp_path: Path, encoding: str, content: bytes
-) -> None:
+def test_a_block_has_the_lines_of_one_by_one(tmp_path: Path, encoding: str, content: bytes) -> None:
     files, found = files_of(tmp_path, content, content), Encoding.find(encoding)
     expected = [found.decode(raw, number=n) for n, raw in enumerate(read_lines(files[0], found), 1)]
     (block,) = MosesFiles(files, found).blocks()

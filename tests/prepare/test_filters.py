@@ -100,9 +100,7 @@ def judge(
         (SHORT, "etwas", None),
     ],
 )
-def test_a_pair_is_judged_by_the_first_rule_that_fits(
-    src: str | bytes, tgt: str | bytes, rule: str | None
-) -> None:
+def test_the_first_rule_that_fits(src: str | bytes, tgt: str | bytes, rule: str | None) -> None:
     assert judge(src, tgt) == rule
     if rule not in (None, "encoding", "empty"):  # these two cannot be switched off
         assert judge(src, tgt, filters(keep=(rule,))) is None

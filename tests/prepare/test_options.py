@@ -75,9 +75,7 @@ ONE_PAIR |= {"pair": ("en-de=train",), "valid": ("en-de=valid",)}
         ),
     ],
 )
-def test_all_that_cannot_be_meant_is_refused_at_once(
-    values: dict[str, object], problems: list[str]
-) -> None:
+def test_all_that_is_wrong_is_told_at_once(values: dict[str, object], problems: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         dataclasses.replace(OPTIONS, **values)  # type: ignore[arg-type]
     for problem in problems:

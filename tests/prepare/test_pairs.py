@@ -82,9 +82,7 @@ def test_pairs_have_valid_text_and_tests_languages(prepare: Prepare, tmp_path: P
     DataFolder.open(folder.path, verify=True)
 
 
-def test_the_same_lines_are_duplicates_only_within_a_pair_of_languages(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_lines_are_duplicates_only_within_a_pair_of_langs(prepare: Prepare, tmp_path: Path) -> None:
     text = write(tmp_path, "names", en=["Paris", "Paris"], de=["Paris !"] * 2, fr=["Paris !"] * 2)
     for by in ("pair", "source"):
         pair = (f"en-de={text}", f"en-fr={text}", f"en-fr={tmp_path}/text")
@@ -94,9 +92,7 @@ def test_the_same_lines_are_duplicates_only_within_a_pair_of_languages(
         assert rejected == [{"duplicate": 1}, {"duplicate": 1}, {}]
 
 
-def test_a_whole_pair_of_valid_or_test_is_in_train_in_no_direction(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_a_pair_of_valid_or_test_is_in_no_train_text(prepare: Prepare, tmp_path: Path) -> None:
     texts = {"en": ["Yes .", "No .", "Oh !"], "de": ["Ja.", "Nein.", "Ach!"]}
     train = write(tmp_path, "short", **texts)
     valid = write(tmp_path, "long", en=["Yes .", "No ."], de=[" Ja. ", "Nö."])

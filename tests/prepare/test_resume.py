@@ -114,9 +114,7 @@ def test_places_where_no_folder_can_be_are_refused(tmp_path: Path) -> None:
         check_target(tmp_path / "file" / "data")
 
 
-def test_a_disk_without_room_is_refused_with_both_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil._ntuple_diskusage(10_000_000, 8_000_000, 2_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     out = tmp_path / "new" / "data"
@@ -133,9 +131,7 @@ def test_a_disk_without_room_is_refused_with_both_figures(
 # ---------------------------------------------------------------------- a folder that is there
 
 
-def test_preparing_the_same_again_changes_nothing_and_says_so(
-    job: Job, tmp_path: Path, stderr: Stderr
-) -> None:
+def test_preparing_the_same_changes_nothing(job: Job, tmp_path: Path, stderr: Stderr) -> None:
     fingerprint = job.but(keep=("ratio", "control"), encoding="UTF8").prepare().fingerprint
     before = {path: path.stat().st_mtime_ns for path in job.out.iterdir()}
     stderr()

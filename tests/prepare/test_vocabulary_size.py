@@ -33,9 +33,7 @@ def test_the_size_depends_on_the_pairs(size: int, pairs: list[int]) -> None:
 
 
 @pytest.mark.parametrize("subwords", ["bpe", "unigram"])
-def test_little_text_gets_the_largest_vocabulary_that_it_allows(
-    unsized: Job, stderr: Stderr, subwords: str
-) -> None:
+def test_little_text_gets_the_most_it_allows(unsized: Job, stderr: Stderr, subwords: str) -> None:
     job = unsized.but(subwords=subwords)
     folder = job.prepare()
     told = stderr()

@@ -124,9 +124,7 @@ def test_the_loss_decides_between_equal_scores(run: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "keep"), [({"last": 4}, "keep_last"), ({"best": 4}, "keep_best")]
 )
-def test_fewer_than_asked_for_is_an_error(
-    learnt: Path, mean: Path, choice: dict[str, int], keep: str
-) -> None:
+def test_too_few_is_an_error(learnt: Path, mean: Path, choice: dict[str, int], keep: str) -> None:
     with pytest.raises(UsageError, match=f"has only 3 of the 4 checkpoints; .* larger {keep}"):
         average([learnt], str(mean), **choice)
     assert not mean.exists()

@@ -214,9 +214,7 @@ TWO_WAYS = {"src_lang": "", "tgt_lang": "", "train": ()}
 @pytest.mark.parametrize(
     "options", [{"documents": True}, {"terms": "auto"}, {"valid": (), "valid_lines": 10} | TWO_WAYS]
 )
-def test_text_that_is_not_plain_lines_of_one_pair_is_refused(
-    tmp_path: Path, options: dict[str, object]
-) -> None:
+def test_other_than_lines_of_one_pair_fails(tmp_path: Path, options: dict[str, object]) -> None:
     if "train" in options:
         train = write_text(tmp_path, "train", pairs(300, seed=1))
         options |= {"pair": (f"en-de={train}", f"de-en={train}")}

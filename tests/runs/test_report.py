@@ -72,9 +72,7 @@ def test_figures_go_to_metrics_and_log(report: Report, tmp_path: Path, capsys: C
     assert capsys.readouterr().err.splitlines() == [f"nmt: {line}", f"nmt: {rare}"]
 
 
-def test_a_validation_is_on_record_with_its_samples(
-    report: Report, tmp_path: Path, capsys: Capture
-) -> None:
+def test_validations_are_on_record(report: Report, tmp_path: Path, capsys: Capture) -> None:
     state = RunState(2_000, best=((1.5, 1.5, 2_000),))
     text = TextResult(DE, 0.0, {"bleu": Score("BLEU", 33.3, "nrefs:1")})
     report.validated(state, ValidationResult(1.5, 0.0, (text,), SAMPLES), seconds=2.5)
@@ -149,9 +147,7 @@ def test_the_log_tells_from_the_first_update_how_long_the_rest_takes(
 
 
 @pytest.mark.parametrize("change", [{"nll": None}, {"bleu_signature": []}, {"samples": 5}])
-def test_a_damaged_validation_does_not_stop_a_run_that_resumes(
-    tmp_path: Path, change: dict[str, object]
-) -> None:
+def test_a_damaged_validation_stops_no_run(tmp_path: Path, change: dict[str, object]) -> None:
     run = RunFolder(tmp_path)
     run.record({"kind": "valid", "update": 6, "nll": 1.5} | change)
     with Report(run, recipe().training, 6) as report:

@@ -277,9 +277,7 @@ def test_search_with_a_model_is_that_with_its_table(kind: str, width: int) -> No
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize(("token", "limit"), [(A, 5), (PAD, 5), (A, 0)])
-def test_a_sentence_without_numbers_has_none_and_the_others_have_theirs(
-    bad: float, token: int, limit: int
-) -> None:
+def test_a_sentence_without_numbers_spoils_no_others(bad: float, token: int, limit: int) -> None:
     def diverged(_prefix: Ids) -> Sequence[float]:
         return [bad if t == token else 0.0 for t in range(VOCAB)]
 

@@ -137,9 +137,7 @@ def test_no_ngram_is_repeated(
 
 
 @pytest.mark.parametrize("with_scores", [True, False])
-def test_a_weight_that_is_not_a_number_is_noticed(
-    card: ModelCard, tmp_path: Path, with_scores: bool
-) -> None:
+def test_weights_without_numbers_fail(card: ModelCard, tmp_path: Path, with_scores: bool) -> None:
     assert isinstance(card.config, TransformerConfig)
     untied = replace(card, config=replace(card.config, tie_embeddings="none"))
     weights = random_weights(untied, eos_std=0.8)
@@ -281,9 +279,7 @@ def counted(folder: Path, *, workers: int, most: int = 1_000) -> tuple[CTranslat
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_few_batches_are_under_way_when_it_is_stopped(
-    exported: Path, sources: list[Source], workers: int
-) -> None:
+def test_few_batches_are_under_way(exported: Path, sources: list[Source], workers: int) -> None:
     engine, counting = counted(exported, workers=workers)
 
     def stop() -> None:

@@ -83,9 +83,7 @@ def test_a_wide_beam_finds_all_translations_with_the_phrases(
 
 @pytest.mark.parametrize("width", [1, 2, 4])
 @pytest.mark.parametrize("phrases", PHRASES.values(), ids=PHRASES)
-def test_a_narrow_beam_ends_with_the_phrases_and_scores_right(
-    phrases: tuple[Phrase, ...], width: int
-) -> None:
+def test_narrow_beams_end_with_phrases(phrases: tuple[Phrase, ...], width: int) -> None:
     options = replace(OPTIONS, beam_size=width, n_best=width)
     for seed in range(3):
         table = random_table(seed)

@@ -74,9 +74,7 @@ def test_behind_a_symbolic_link_the_file_itself_is_replaced(tmp_path: Path) -> N
     assert (tmp_path / "real").read_text() == "now"
 
 
-def test_a_symbolic_link_of_another_user_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_links_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text("earlier")
     (tmp_path / "link").symlink_to("mine")
     status = (tmp_path / "link").lstat()

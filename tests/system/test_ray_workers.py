@@ -100,9 +100,7 @@ def test_a_job_says_once_that_it_waits_for_cores(
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_node_that_vanishes_is_given_up_soon_unless_the_user_chose_when(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_vanished_node_is_given_up_soon_or_as_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = _KEEPALIVE
     monkeypatch.setenv(first, "99")
     connect()

@@ -175,9 +175,7 @@ def test_without_a_compiler_on_any_rank_none_compiles_and_one_warning_says_why(
         assert words in said
 
 
-def test_compiling_that_is_asked_for_and_does_not_work_is_refused_with_what_helps(
-    toy: toy_training.Toy,
-) -> None:
+def test_compiling_that_does_not_work_is_refused_with_what_helps(toy: toy_training.Toy) -> None:
     pretend_to_compile(toy.patch, NO_COMPILER)
     for asked in ("true", "loss"):
         with pytest.raises(UsageError, match=f"compile={asked}, .*install gcc.*compile=false"):

@@ -120,9 +120,7 @@ def test_a_disk_too_small_for_the_run_is_told_before_the_start(toy: Toy) -> None
         ("update-00000016.safetensors", "the disk has 0.0 MB"),  # it is not begun then
     ],
 )
-def test_a_save_that_fails_costs_that_save_alone(
-    toy: Toy, capsys: Capture, name: str, problem: str
-) -> None:
+def test_a_failing_save_costs_itself(toy: Toy, capsys: Capture, name: str, problem: str) -> None:
     run, seen = toy.folder / "run", dict[int, Any]()
     save_states_every(toy.patch, 8)
 

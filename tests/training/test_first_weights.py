@@ -136,9 +136,7 @@ def test_weights_go_by_their_names_and_rows_by_their_pieces(
         assert torch.equal(parameter, expected[name]), name
 
 
-def test_what_is_missing_or_of_another_shape_stays_as_it_was(
-    card: ModelCard, make: Make, tmp_path: Path
-) -> None:
+def test_missing_or_other_shapes_stay(card: ModelCard, make: Make, tmp_path: Path) -> None:
     given = dict(write(tmp_path / "m", card).named_parameters())
     new_card = make(num_decoder_layers=2, d_ff=48)
     initial = {n: p.detach().clone() for n, p in build(new_card, seed=2).named_parameters()}
@@ -153,9 +151,7 @@ def test_what_is_missing_or_of_another_shape_stays_as_it_was(
 # --- what is told and refused
 
 
-def test_the_report_tells_what_was_taken_and_what_differs(
-    card: ModelCard, make: Make, tmp_path: Path
-) -> None:
+def test_what_is_taken_and_differs_is_told(card: ModelCard, make: Make, tmp_path: Path) -> None:
     write(tmp_path / "m", make(num_encoder_layers=3, d_ff=48))
     new_card = make("src tgt", num_decoder_layers=2)
     found = len(set(pieces(card)) & set(pieces(new_card)))
@@ -218,9 +214,7 @@ def test_a_stopped_run_goes_on_bit_for_bit_without_its_model(toy: Toy, start: Pa
     assert (run / "train.log").read_text().count("initial weights from") == 1
 
 
-def test_the_same_model_may_lie_elsewhere_and_another_is_refused(
-    toy: Toy, start: Path, learnt: Path
-) -> None:
+def test_a_model_may_lie_elsewhere_and_others_fail(toy: Toy, start: Path, learnt: Path) -> None:
     values = LEARNT | STILL
     noted = tomllib.loads((toy.train("run", start, **values) / "config.toml").read_text())["run"]
     with safe_open(start, framework="pt") as file:
@@ -313,9 +307,7 @@ def test_a_tied_parameter_goes_by_each_of_its_names(card: ModelCard, name: str) 
         ("*", r"freeze: '\*' "),
     ],
 )
-def test_patterns_that_mean_nothing_are_refused(
-    model: TranslationModel, patterns: str, message: str
-) -> None:
+def test_empty_patterns_are_refused(model: TranslationModel, patterns: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         freeze(model, patterns)
     assert frozen_names(model) == set()

@@ -359,9 +359,7 @@ def test_patience_and_best_go_by_the_metric_that_is_asked_for(toy: Toy) -> None:
         ({}, "DATA was "),
     ],
 )
-def test_a_folder_with_another_run_is_refused(
-    toy: Toy, run: Path, values: dict[str, Value], message: str
-) -> None:
+def test_other_runs_fail(toy: Toy, run: Path, values: dict[str, Value], message: str) -> None:
     before = content(run)
     data = toy.data if values else prepare_toy(toy.folder, count=250)
     with pytest.raises(UsageError, match=re.escape(message)):

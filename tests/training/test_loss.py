@@ -42,9 +42,7 @@ def gradient(logits: Tensor, targets: Tensor, eps: float) -> Tensor:
 
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("tokens", [1, 256, 600])  # 600: in three chunks
-def test_loss_and_gradients_are_those_of_torch(
-    monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int
-) -> None:
+def test_loss_is_that_of_torch(monkeypatch: pytest.MonkeyPatch, eps: float, tokens: int) -> None:
     monkeypatch.setitem(loss_module._CHUNK_LOGITS, "cpu", 1)
     random = torch.Generator().manual_seed(8)
     # The last three states are beyond the targets: padding.
@@ -139,9 +137,7 @@ def test_low_precision_logits_lose_only_their_own_rounding(dtype: torch.dtype) -
     torch.testing.assert_close(found, gradient(rounded.float(), targets, 0.1).to(dtype))
 
 
-def test_without_a_gradient_none_is_computed_for_weights_that_need_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_gradient_none_is_computed_for_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = calls_of(monkeypatch, loss_module, "_of_chunk")
     states, projection, bias = torch.randn(9, 5), torch.randn(TYPES, 5), torch.randn(TYPES)
     for need_gradient in (torch.enable_grad, torch.no_grad, torch.inference_mode):

@@ -228,9 +228,7 @@ def test_no_process_is_left_when_the_first_dies(toy: Toy, cold: subprocess.Popen
         pytest.param("socket:", id="as they meet", marks=SLOW),
     ],
 )
-def test_no_process_is_left_when_the_first_one_is_killed_early(
-    cold: subprocess.Popen[bytes], reached: str
-) -> None:
+def test_none_is_left_if_the_first_dies_early(cold: subprocess.Popen[bytes], reached: str) -> None:
     def have_come_so_far() -> bool:
         ranks = process_tree(cold.pid)[1:]
         return len(ranks) == 2 and all(map(partial(has_open, what=reached), ranks))

@@ -167,9 +167,7 @@ def test_a_gpu_too_small_for_one_pair_is_an_error(data: Path) -> None:
         fitting_tokens(data, StepWithRoom(0))
 
 
-def test_without_memory_to_sum_a_gradient_the_rank_ends(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_memory_a_rank_ends(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Halving the micro-batch would leave the other ranks waiting for that sum.
     error = dist.DistBackendError("NCCL error in: a.cpp:1\nFailed to CUDA calloc 6291456 bytes")
 
@@ -245,9 +243,7 @@ def test_an_update_of_infinite_loss_is_skipped(toy: Toy) -> None:
         ({"max_updates": 4}, "no finite gradient in 3 .* 4"),
     ],
 )
-def test_divergence_is_seen_wherever_it_would_be_kept(
-    toy: Toy, values: dict[str, Value], found: str
-) -> None:
+def test_divergence_is_seen_where_it_is(toy: Toy, values: dict[str, Value], found: str) -> None:
     for _ in range(2):  # it stays so when it is started again
         with pytest.raises(NMTError, match=f"diverged: {found}"):
             toy.train(learning_rate=1e30, **values)

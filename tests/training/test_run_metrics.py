@@ -127,9 +127,7 @@ def test_a_fast_device_gets_larger_matrices(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1_000, 1 << 22])
-def test_the_checksum_is_its_formula_whatever_the_chunks(
-    monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
+def test_the_checksum_is_of_any_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(run_metrics, "_CHUNK", chunk)
     vector = torch.randn(1_000, generator=torch.Generator().manual_seed(1)) * 1e3
     vector[3], vector[4] = math.nan, -0.0

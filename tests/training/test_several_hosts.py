@@ -62,9 +62,7 @@ def end_of(started: Sequence[subprocess.Popen[str]]) -> list[End]:
 
 
 @pytest.mark.parametrize("fault", ["power", "cable"])
-def test_a_host_that_is_gone_is_named_and_the_run_goes_on(
-    three_hosts: list[Host], toy: Toy, fault: str
-) -> None:
+def test_a_lost_host_is_named_and_it_goes_on(three_hosts: list[Host], toy: Toy, fault: str) -> None:
     run = RunFolder(toy.folder / "run")
     # No rank has this number, but signs of life are not missed for long.
     hangs = {"what": "SIGSTOP", "place": "in a forward pass", "rank": 9}
@@ -108,9 +106,7 @@ def test_hosts_that_tell_a_loopback_address_name_it(three_hosts: list[Host], toy
         assert end.status == 0, end.said
 
 
-def test_a_run_folder_that_the_hosts_do_not_share_never_begins_anew(
-    three_hosts: list[Host], toy: Toy
-) -> None:
+def test_a_run_folder_that_is_not_shared_never_begins(three_hosts: list[Host], toy: Toy) -> None:
     def train(hosts: Sequence[Host], updates: int) -> list[End]:
         """Train in each host's own /tmp; the first one has the first process."""
         words = ["-m", "nmt", *toy.words("/tmp/run", max_updates=updates)]

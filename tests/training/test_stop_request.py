@@ -26,9 +26,7 @@ from nmt.training.stop_request import StopRequest
 # --- requests
 
 
-def test_the_deadline_is_a_reason_to_stop_and_a_signal_comes_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_deadline_stops_and_a_signal_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     request, signalled = StopRequest(100.0), StopRequest(100.0)

@@ -86,9 +86,7 @@ def length(**values: int) -> TrainingConfig:
         ({"warmup_updates": 1, "max_updates": 1}, 5, []),
     ],
 )
-def test_a_length_that_cannot_be_meant_is_warned_of(
-    values: dict[str, int], an_epoch: int, said: list[str]
-) -> None:
+def test_odd_lengths_are_warned_of(values: dict[str, int], an_epoch: int, said: list[str]) -> None:
     found = warnings_before(length(**values), an_epoch)
     assert len(found) == len(said)
     assert all(re.search(part, line) for part, line in zip(said, found, strict=True))

@@ -219,9 +219,7 @@ def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
         ({}, False),
     ],
 )
-def test_a_tokenizer_must_be_installed_where_bleu_is_computed(
-    values: dict[str, Value], refused: bool
-) -> None:
+def test_a_tokenizer_must_be_there_for_bleu(values: dict[str, Value], refused: bool) -> None:
     def resolve() -> str:
         return resolve_tokenizers(recipe(**values).training, "ko-mecab", folder_of("ko"), ALONE)
 

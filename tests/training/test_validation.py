@@ -179,9 +179,7 @@ def noting(done: list[str], losses: Any) -> Any:
     return noted
 
 
-def test_lines_that_end_a_document_are_not_validated(
-    changeable: DataFolder, model: TranslationModel
-) -> None:
+def test_ends_of_documents_are_left_out(changeable: DataFolder, model: TranslationModel) -> None:
     (text,) = changeable.valid_texts
     bleus = []
     for lines in (TEXT, [*TEXT[:5], ("", ""), *TEXT[5:], ("", "")]):
@@ -209,9 +207,7 @@ def test_lines_without_letters_are_copied_as_in_translation_unless_most_are_such
     assert ("no letters" in capsys.readouterr().err) != copies
 
 
-def test_bleu_is_of_nfc_if_the_model_can_write_nothing_else(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bleu_is_of_nfc_if_all_else_is_barred(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DataFolder.open(data)
     monkeypatch.setattr(folder.tgt_vocabulary, "composes", True)
     validator = Validator(

@@ -133,9 +133,7 @@ def wrong(separator: int) -> dict[str, Copy]:
 
 
 @pytest.mark.parametrize("how", wrong(0))
-def test_a_line_whose_window_fails_is_translated_by_itself(
-    pieces: Vocabulary, separator: int, how: str
-) -> None:
+def test_a_line_whose_window_fails_is_alone(pieces: Vocabulary, separator: int, how: str) -> None:
     translator, _ = translator_of(pieces, wrong(separator)[how])
     found = translator.translate(LINES)
     assert texts(found) == LINES

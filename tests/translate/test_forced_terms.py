@@ -71,9 +71,7 @@ def test_jsonl_tells_which_terms_are_placed(translate_text: TranslateText, terms
     assert other["terms"][0]["placed"]
 
 
-def test_what_has_no_place_is_reported_and_the_line_translated(
-    translate_text: TranslateText, terms: Path
-) -> None:
+def test_what_has_no_place_is_reported(translate_text: TranslateText, terms: Path) -> None:
     short = translate_text(TEXT, "--terms", terms, "--max-tokens", "1")
     assert (short.status, short.stdout) == (0, translate_text(TEXT, "--max-tokens", "1").stdout)
     assert re.search("in: 3 lines .* line 1: cat -> Katze", short.stderr)

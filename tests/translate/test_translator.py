@@ -190,9 +190,7 @@ def test_batches_hold_similar_lengths_within_the_budget(vocabulary: Vocabulary) 
 
 
 @pytest.mark.parametrize("wide", [{"beam_size": 32}, {"sampling": Sampling(), "n_best": 32}])
-def test_as_many_hypotheses_are_at_work_whatever_the_beam(
-    vocabulary: Vocabulary, wide: dict[str, Any]
-) -> None:
+def test_hypotheses_are_as_many_in_any_beam(vocabulary: Vocabulary, wide: dict[str, Any]) -> None:
     most = []
     for options in ({"beam_size": 4}, wide):
         translator, model = copier(vocabulary, batch_tokens=1_000, no_copy=True, **options)
@@ -271,9 +269,7 @@ def stream(
         (b" ", b" "),
     ],
 )
-def test_a_stream_ends_its_lines_as_the_input_does(
-    vocabulary: Vocabulary, data: bytes, expected: bytes
-) -> None:
+def test_streams_end_lines_as_inputs(vocabulary: Vocabulary, data: bytes, expected: bytes) -> None:
     written, counts = stream(copier(vocabulary)[0], data)
     assert written == expected
     assert counts.lines == len(data.split(b"\n")) - data.endswith(b"\n") - (data == b"")

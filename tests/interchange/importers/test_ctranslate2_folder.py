@@ -206,9 +206,7 @@ def test_the_tokens_of_languages_are_chosen(nmt: Nmt, tmp_path: Path) -> None:
     assert "--src" in nmt(*words).refusal(2)
 
 
-def test_a_package_of_argos_says_what_segments_its_text(
-    nmt: Nmt, importer: Importer, tmp_path: Path
-) -> None:
+def test_a_package_of_argos_names_segmenters(nmt: Nmt, importer: Importer, tmp_path: Path) -> None:
     package = tmp_path / "translate-en_de-1_0"
     shutil.copytree(POST, package / "model")
     shutil.copy(CODES, package / "bpe.model")
@@ -410,9 +408,7 @@ def numbered(pieces: bytes) -> bytes:
         (replaced("model.bin", b""), 1, "model.bin"),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
-) -> None:
+def test_other_models_are_refused(importer: Importer, spoil: Spoil, status: int, said: str) -> None:
     assert said in importer.refusal(status, POST, spoil, words=WORDS)
 
 

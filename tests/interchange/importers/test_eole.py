@@ -29,9 +29,7 @@ def setting(part: str, name: str, value: object) -> Spoil:
     return put("config.json", value, "model", part, name)
 
 
-def test_lines_that_never_end_are_compared_as_far_as_others_write_them(
-    importer: Importer, tmp_path: Path
-) -> None:
+def test_endless_lines_are_compared_as_far_as_written(importer: Importer, tmp_path: Path) -> None:
     names = ("source.txt", "output.txt")
     pairs = zip(*((SHARED / name).read_text().splitlines() for name in names), strict=True)
     longest = sorted(pairs, key=lambda pair: len(pair[1]))[-3:]
@@ -59,9 +57,7 @@ def test_lines_that_never_end_are_compared_as_far_as_others_write_them(
         (without("vocab.json"), 1, "vocab.json"),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
-) -> None:
+def test_other_models_are_refused(importer: Importer, spoil: Spoil, status: int, said: str) -> None:
     assert said in importer.refusal(status, SHARED, spoil)
 
 

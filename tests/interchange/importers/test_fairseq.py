@@ -102,9 +102,7 @@ def spoil_a_row(content: dict[str, Any]) -> None:
         (edited(NAME, spoil_a_row), 1, "encoder.1.feed_forward.inner.weight has numbers"),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
-) -> None:
+def test_other_models_are_refused(importer: Importer, spoil: Spoil, status: int, said: str) -> None:
     assert said in importer.refusal(status, POST, spoil, words=(*LANGS, *BY_CODES))
 
 

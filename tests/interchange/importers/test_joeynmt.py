@@ -58,9 +58,7 @@ def of_text(name: str, value: object) -> Spoil:
         *((without(name), 1, f"{name}: ") for name in (CONFIG, "trg_vocab.txt", "codes.bpe")),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
-) -> None:
+def test_other_models_are_refused(importer: Importer, spoil: Spoil, status: int, said: str) -> None:
     assert said in importer.refusal(status, POST, spoil, words=())
 
 

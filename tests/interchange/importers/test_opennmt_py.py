@@ -56,9 +56,7 @@ def setting(name: str, value: object) -> Spoil:
         (edited(NAME, lambda content: content["model"].popitem()), 1, "lacks "),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
-    importer: Importer, spoil: Spoil, status: int, said: str
-) -> None:
+def test_other_models_are_refused(importer: Importer, spoil: Spoil, status: int, said: str) -> None:
     assert said in importer.refusal(status, SHARED, spoil)
 
 
@@ -71,9 +69,7 @@ def test_sinusoids_are_ours(importer: Importer, form: str, positions: str) -> No
     assert config_of(model).positions == positions
 
 
-def test_objects_of_version_2_are_refused(
-    nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_version_2_is_refused(nmt: Nmt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("torchtext")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     module.Vocab = type("Vocab", (), {"__module__": module.__name__})  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ KEYS_AND_VALUES = "decoder.layers.1.enc_attention.ff_kv.weight"
         ),
     ],
 )
-def test_what_our_transformer_is_not_is_refused(
+def test_other_models_are_refused(
     importer: foreign_folders.Importer, line: str, new: str, said: str
 ) -> None:
     old = f"{line}\n".encode()

@@ -65,9 +65,7 @@ def test_a_table_at_a_url_has_columns(job: Job, storage: Storage, columns: str) 
 @pytest.mark.parametrize(
     "name", ["memory://hub/", "memory://hub/train-*", "memory://sides/en.tsv,memory://sides/de.tsv"]
 )
-def test_a_folder_a_pattern_or_two_tables_at_urls_are_read_in_order(
-    job: Job, storage: Storage, name: str
-) -> None:
+def test_folders_patterns_and_tables_are_in_order(job: Job, storage: Storage, name: str) -> None:
     for part in range(2):
         rows = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs(60)[30 * part : 30 * part + 30])
         storage.write(f"hub/train-{part}.csv", f"en\tde\n{rows}")
