@@ -54,7 +54,7 @@ def detectors() -> dict[str, Wrong]:
     """Return ours, and those of the libraries that are installed."""
     found: dict[str, Wrong] = {}
     ours = LanguageIdentifier.find("auto")
-    found["--langid auto"] = lambda lines, lang: ours.in_other_language(lines, lang).tolist()
+    found["--langid auto"] = lambda lines, lang: ours.in_other_language(lines, lang, ()).tolist()
     for name, make in (
         ("py3langid", lambda module: lambda line: module.classify(line)[0]),
         ("heliport", lambda module: module.Identifier().identify),
