@@ -4,8 +4,8 @@
 
 An address that ends with .txt or .zip is a list of Tatoeba: English, a tab, and the translation. It
 is split by English sentences, so that none of valid or test stands in train, whatever its case and
-marks. Any other address is a folder with the files of Multi30k for de, fr and cs, else of 3AM, whose
-test lines that stand in train are left out.
+marks. Any other address is a folder with the files of Multi30k for de, fr and cs, else of 3AM,
+whose test lines that stand in train are left out.
 """
 
 from __future__ import annotations
