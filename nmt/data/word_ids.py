@@ -46,11 +46,12 @@ class WordIds(dict[str, bytes]):
 
     def add(self, words: Iterable[str]) -> None:
         """Look up words of which many lines have some: together, they take half of the time."""
-        fit = [word for word in islice(words, _MOST_WORDS - len(self)) if self._is_fit(word)]
+        fit = [word for word in islice(words, _MOST_WORDS - len(self)) if _SPACE not in word]
         self.update(zip(fit, map(self._bytes, self._vocabulary.segmented(fit)), strict=True))
 
     def __missing__(self, word: str) -> bytes:
-        if not self._is_fit(word):
+        # Spaces that normalisation makes, such as of U+00A0, part words as any other space does.
+        if _SPACE in word:
             raise _UnfitWordError
         ids = self._bytes(self._vocabulary.segmented([word])[0])
         if len(self) < _MOST_WORDS and len(word) <= _LONGEST_WORD:
@@ -74,9 +75,6 @@ class WordIds(dict[str, bytes]):
         for number, ids in zip(unfit, whole, strict=True):
             rows[number] = self._bytes(ids)
         return rows
-
-    def _is_fit(self, word: str) -> bool:
-        return self._vocabulary.normalized(word).rfind(_SPACE) == 0 and _SPACE not in word
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return array(self._type, ids).tobytes()

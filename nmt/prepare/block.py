@@ -185,15 +185,18 @@ class TextSide:
 
     def count(self, bits: int) -> Counts:
         """Return how many characters of each line have any of these bits: (lines,)."""
-        places = np.flatnonzero(self._characters & np.uint8(bits))
-        return np.diff(np.searchsorted(places, self.bounds))
+        return np.diff(np.searchsorted(self._places(bits), self.bounds))
+
+    def _places(self, bits: int) -> Rows:
+        """Return where the joined text has characters with any of these bits: (places,)."""
+        return np.flatnonzero((self._characters & np.uint8(bits)) != 0)  # of bytes: 5 times slower
 
     def sign_sums(self, table: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Return the sum of the table's values over the signs of each line: (lines,).
 
         table: (0x110000,) by code point. Sums are modulo 2^64.
         """
-        places = np.flatnonzero(self._characters & np.uint8(characters.SIGN))
+        places = self._places(characters.SIGN)
         totals = np.zeros(len(places) + 1, np.uint64)
         np.cumsum(table.take(self.codes[places]), out=totals[1:])
         return np.diff(totals[np.searchsorted(places, self.bounds)])
