@@ -21,7 +21,13 @@ from nmt import console
 from nmt.errors import DataError, MissingKernel, UsageError
 from nmt.jobs.lines import Line
 from nmt.jobs.options import JobOptions
-from nmt.models.device import choose_device, gpus_of, keep_freed_memory, use_tf32
+from nmt.models.device import (
+    choose_device,
+    gpus_of,
+    keep_freed_memory,
+    return_freed_memory,
+    use_tf32,
+)
 from nmt.system.machine import RAY, cores, default_threads, most_workers
 from nmt.system.prefetch import Pause
 from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
@@ -101,6 +107,7 @@ class Translators:
         translator = _load(config, machine)
         if count == 1:
             return cls(translator, 1, kernel=translator.engine.kernel)
+        return_freed_memory()  # or the forks would fill it, each for itself
         on_cpu = partial(_translate_in_fork, translator, threads)
         on_death = partial(_halve_after_death, translator)
         copies = Workers(on_cpu, count, method="fork", on_death=on_death)

@@ -136,7 +136,7 @@ def memory_errors() -> Iterator[None]:
     """Raise MemoryError if memory runs out, on a GPU or the CPU. Also a decorator."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:  # the system's, of a mapping
         if is_of_memory(error):  # torch.OutOfMemoryError has such a message, too
             raise MemoryError(str(error)) from error
         raise

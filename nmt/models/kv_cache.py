@@ -8,7 +8,11 @@ nothing moves at all.
 
 from __future__ import annotations
 
+import math
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +20,9 @@ from nmt.models.attention import attend
 from nmt.models.kernels.linear import batched_type
 from nmt.models.kernels.padded_layout import Projected
 from nmt.models.kernels.relative_positions import Relative
+
+_AHEAD = 32
+"""The least positions that a store is made longer by. Most translations need no more."""
 
 
 class KeyValueCache:
@@ -113,13 +120,12 @@ class KeyValueCache:
         """Copy vectors by (2, moves) sources and targets; all are read before any is written."""
         count = len(self._writers)
         if self._stores and count > self._stores[0].shape[3]:
-            capacity = self._stores[0].shape[2]
-            self._stores = [self._resized(store, capacity, count) for store in self._stores]
+            self._resize(self._stores[0].shape[2], count)
         if moves.shape[1]:
             self._copy(moves)
         # Only now, since moves count through all rows of the store. Frees the others' memory.
         if self._stores and 2 * count <= self._stores[0].shape[3]:
-            self._stores = [store[:, :, :, :count].contiguous() for store in self._stores]
+            self._resize(self._stores[0].shape[2], count)
 
     def _copy(self, moves: Tensor) -> None:
         sources, targets = moves  # each (moves,)
@@ -138,18 +144,29 @@ class KeyValueCache:
                 shape = self.num_layers, parts, 0, count, heads, width
                 self._stores.append(new.new_empty(shape, dtype=batched_type(new)))
         if self.length == self._stores[0].shape[2]:
-            count = len(added[0])  # maybe fewer than before
-            positions = self.length + max(16, self.length // 2)
-            narrow = [store[:, :, :, :count] for store in self._stores]
-            self._stores = [self._resized(store, positions, count) for store in narrow]
+            self._resize(self.length + max(_AHEAD, self.length // 2), len(added[0]))
         return self._stores
 
-    def _resized(self, store: Tensor, positions: int, count: int) -> Tensor:
-        """Return the store with space for more positions and rows, of which it has some."""
-        layers, parts, _, rows, *vector = store.shape
-        resized = store.new_empty(layers, parts, positions, count, *vector)
-        resized[:, :, : self.length, :rows] = store[:, :, : self.length]
-        return resized
+    def _resize(self, positions: int, count: int) -> None:
+        """Make space for so many positions and rows, at least as many as are used."""
+        for number, store in enumerate(self._stores):
+            layers, parts, _, rows, *vector = store.shape
+            resized = _unwritten(store, (layers, parts, positions, count, *vector))
+            kept = min(rows, count)
+            resized[:, :, : self.length, :kept] = store[:, :, : self.length, :kept]
+            self._stores[number] = resized
+
+
+def _unwritten(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of a type and device. On a CPU it only takes memory where it is written.
+
+    A mapping of its own also goes back to the system when it is freed. In the allocator's memory,
+    stores of all sizes would come and go, and leave gaps.
+    """
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    mapping = mmap(-1, math.prod(shape) * like.itemsize, MAP_PRIVATE | MAP_ANONYMOUS)
+    return torch.frombuffer(mapping, dtype=like.dtype).view(shape)
 
 
 class CacheRows:

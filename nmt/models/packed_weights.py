@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -27,6 +28,7 @@ from nmt.models.device import torch_threads
 from nmt.models.kernels.linear import Product, in_few_sizes, onednn_product, use_packed
 from nmt.models.layers import TokenEmbedding
 from nmt.models.positions import LearnedPositions, RelativePositions
+from nmt.system.own_process import in_a_copy
 
 Packer = Callable[[Tensor], Product]  # makes the product with a weight (o, i), which is in fp32
 
@@ -82,6 +84,14 @@ def is_usable(kernel: str, precision: str) -> bool:
 
 @functools.cache
 def _choose(shapes: tuple[tuple[int, int], ...], precision: str) -> tuple[str, float]:
+    measure = functools.partial(_measured, shapes, precision)
+    # In a copy, since libraries keep what they have built for kernels that lose. But another thread
+    # may hold a lock, which a copy would wait for.
+    kernel, speedup = in_a_copy(measure) if threading.active_count() == 1 else measure()
+    return kernel, speedup
+
+
+def _measured(shapes: tuple[tuple[int, int], ...], precision: str) -> tuple[str, float]:
     usable = [kernel for kernel in KERNELS[precision] if is_usable(kernel, precision)]
     with torch.inference_mode(), torch_threads(1):
         seconds = _race({kernel: KERNELS[precision][kernel] for kernel in usable}, shapes)

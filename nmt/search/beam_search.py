@@ -46,8 +46,8 @@ from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_t
 
 Floats = NDArray[np.float64]
 
-# On a CPU, this many logits are computed at a time: 8 MB of fp32, which fits most caches.
-_LOGITS_PER_BLOCK = 1 << 21
+# On a CPU, this many logits are computed at a time: 4 MB of fp32, which fits most caches.
+_LOGITS_PER_BLOCK = 1 << 20
 _MIN_BLOCK_ROWS = 64  # a product of fewer rows takes nearly as long
 
 

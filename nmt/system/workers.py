@@ -88,15 +88,14 @@ class Workers(Generic[Item, Result]):
         with contextlib.ExitStack() as failing:
             failing.callback(self._kill)
             # Or a fork might collect garbage that was left here, such as an engine of CTranslate2,
-            # whose end would wait for threads that only this process has.
+            # whose end would wait for threads that only this process has. And until `_kill`, this
+            # process writes to no object to count it, since that would copy what all share.
             gc.freeze()
-            failing.callback(gc.unfreeze)
             with _no_interrupts():
                 # Before there are threads, which a fork would lack.
                 for number in range(self._count):
                     self._processes.append(_Process(self._function, self._method, number))
                     self._idle.put(self._processes[-1])
-            gc.unfreeze()
             failing.pop_all()
         # Each waits for one process, and so sees its death at once.
         self._threads = ThreadPoolExecutor(self._count)
@@ -111,6 +110,7 @@ class Workers(Generic[Item, Result]):
     def _kill(self) -> None:
         for process in self._processes:
             process.kill()
+        gc.unfreeze()
 
     def map(self, items: Iterable[Item | Pause]) -> Iterator[tuple[Item, Result]]:
         """Yield each item with its result, in the order of the items. Few are in memory at once."""

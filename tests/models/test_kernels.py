@@ -97,6 +97,7 @@ def test_kernels_are_measured_once_on_the_largest_shapes(monkeypatch: pytest.Mon
         return dict.fromkeys(packers, 1.0)
 
     monkeypatch.setattr(kernels, "_race", race)
+    monkeypatch.setattr(kernels, "in_a_copy", lambda measure: measure())  # or `races` is a copy
     shapes = [(256, 64), (64, 64), (64, 256), (1 << 20, 64), (128, 64), (256, 64)]
     assert choose(shapes, "fp32") == choose(shapes, "fp32")
     assert races == [((1 << 11, 64), (64, 256), (256, 64))]
