@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,12 +154,17 @@ def run_script(script: str, folder: Path) -> str:
 
 
 def captions(real_text: Callable[[str], Path], folder: Path) -> None:
-    """Copy the beginning of Multi30k to a folder."""
+    """Copy the beginning of Multi30k to a folder, also as the archive of other text."""
     (folder / "multi30k").mkdir()
     for path in real_text("multi30k").glob("*.gz"):
         length = 6_000 if path.name.startswith("train") else 60
         with gzip.open(path) as file, gzip.open(folder / "multi30k" / path.name, "w") as part:
             part.writelines(itertools.islice(file, length))
+    sides = [folder / f"multi30k/train.{lang}.gz" for lang in ("en", "de")]
+    lines = [gzip.decompress(side.read_bytes()).decode().splitlines() for side in sides]
+    with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
+        archive.writestr("deu.txt", "".join(f"{en}\t{de}\n" for en, de in zip(*lines, strict=True)))
+        archive.writestr("_about.txt", "Attribution: www.manythings.org/anki and tatoeba.org\n")
 
 
 def tour_and_jobs() -> tuple[str, str]:
