@@ -163,7 +163,7 @@ def _unwritten(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     A mapping of its own also goes back to the system when it is freed. In the allocator's memory,
     stores of all sizes would come and go, and leave gaps.
     """
-    if like.device.type != "cpu":
+    if like.device.type != "cpu" or 0 in shape:  # a mapping has at least a byte
         return like.new_empty(shape)
     mapping = mmap(-1, math.prod(shape) * like.itemsize, MAP_PRIVATE | MAP_ANONYMOUS)
     return torch.frombuffer(mapping, dtype=like.dtype).view(shape)
