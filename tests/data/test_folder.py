@@ -141,7 +141,7 @@ def test_a_dataset_json_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("name", ["", "nothing-here", "a-file"])
 def test_other_places_are_no_data_folders(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
-    with pytest.raises(DataError, match=rf"{tmp_path / name}: not"):
+    with pytest.raises(DataError, match=rf"{tmp_path / name} is not"):
         DataFolder.open(tmp_path / name)
 
 

@@ -96,5 +96,5 @@ def test_what_cannot_be_read_or_written_is_named(
 
 def test_a_column_far_away_is_refused(tmp_path: Path) -> None:
     for target in ("4", "0", "de"):
-        with pytest.raises(UsageError, match=f"no column {target}, but 2"):
+        with pytest.raises(UsageError, match=f"column {target}: it has 2"):
             upper(tmp_path / "x.tsv", "1\ta\n2\tb\n", "2", target)

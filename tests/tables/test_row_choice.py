@@ -125,4 +125,4 @@ def test_others_are_no_part_of_train_or_test(tmp_path: Path, stderr: Stderr) -> 
     (corpus,) = folder.info.train.corpora
     assert (corpus.lines, corpus.rejected) == (40, {})
     assert (folder.path / "test-x.jsonl.en").read_text().count("\n") == 40
-    assert "40 of 80 rows left out: en-fr 40" in stderr()
+    assert "40 of 80 rows are left out: en-fr 40" in stderr()
