@@ -65,10 +65,10 @@ def test_a_step_waits_once_and_copies_once_to_each_member(kinds: str) -> None:
 @pytest.mark.parametrize(
     ("kinds", "operators"),
     [
-        ("transformer", 103),
+        ("transformer", 102),
         ("conv_seq2seq", 60),
         ("rnn_attention", 71),
-        ("transformer+transformer", 191),
+        ("transformer+transformer", 189),
     ],
 )
 def test_a_step_begins_at_most_so_many_operators(kinds: str, operators: int) -> None:

@@ -93,7 +93,7 @@ def spoil_a_row(content: dict[str, Any]) -> None:
         (setting("encoder_unidirectional", True), 2, "encoder_unidirectional"),
         (setting("activation_fn", "tanh"), 2, "tanh"),
         (in_task(_name="denoising"), 2, "denoising"),
-        (in_task(source_lang="de", target_lang="en"), 2, "is from de to en"),
+        (in_task(source_lang="de", target_lang="en"), 2, "translates de to en"),
         (taken(NAME, "cfg"), 1, "no settings"),
         (taken(NAME, "model"), 1, "no model"),
         (taken(NAME, "model", "encoder.layers.0.fc1.weight"), 1, "lacks "),
