@@ -82,7 +82,7 @@ def ctranslate2(
             max_batch_size=batch,
             batch_type="tokens",
             max_input_length=0,
-            max_decoding_length=max(map(len, tokens)) + 50,
+            max_decoding_length=max(map(len, tokens), default=0) + 50,
         )
         texts: list[str] = processor.decode([result.hypotheses[0] for result in results])
         return texts
