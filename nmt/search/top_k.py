@@ -247,7 +247,8 @@ def pick_tokens(
         own = query.of_rows(rows, block.device, barred_ids, block.shape[1])
         if len(own.penalised):
             own.penalise(block)
-        log_probs = torch.log_softmax(block.float(), dim=-1)  # (n, V)
+        log_probs = block.float()  # (n, V)
+        torch.log_softmax(log_probs, dim=-1, out=log_probs)  # saves as much memory again
         scored = own.scored_log_probs(log_probs)  # (n, 1 + M), before any is barred
         parts.append((*pick(log_probs, own), scored))
     return NextTokens.read(tuple(map(joined, zip(*parts, strict=True))))
