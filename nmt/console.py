@@ -156,6 +156,7 @@ class Bar(Protocol):
     """A progress bar."""
 
     n: int  # how much is done
+    total: int | None  # how much there is to do, if that is known
 
     def update(self, n: int = 1) -> object:
         """Count on, or back if `n` is negative."""
@@ -166,6 +167,7 @@ class Bar(Protocol):
 
 class _NoBar:
     n = 0
+    total: int | None = None
 
     def update(self, n: int = 1) -> None:
         self.n += n

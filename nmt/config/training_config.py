@@ -33,7 +33,7 @@ class TrainingConfig:
     max_updates: int = _resumable(
         100_000,
         "Updates after which training ends. You can resume a finished run with more; with "
-        "schedule=linear or cosine, the learning rate then jumps up from 0.",
+        "schedule=linear, cosine or until_flat, the learning rate then jumps up from 0.",
         minimum=1,
     )
     patience: int = _resumable(
@@ -92,8 +92,15 @@ class TrainingConfig:
         "inverse_sqrt",
         "Learning rate after linear warm-up: it falls with the inverse square root of the update "
         "(the paper's), falls to 0 at max_updates (linear, or cosine for half a cosine), or stays "
-        "constant.",
-        choices=("inverse_sqrt", "linear", "cosine", "constant"),
+        "constant. until_flat: as inverse_sqrt until flat_gain says that the valid loss is flat, "
+        "then to 0, where training ends.",
+        choices=("inverse_sqrt", "linear", "cosine", "constant", "until_flat"),
+    )
+    flat_gain: float = value(
+        0.35,
+        "With schedule=until_flat, the valid loss is flat if it fell by less than this since half "
+        "as many updates.",
+        minimum=0.0,
     )
     learning_rate: float = value(
         0.0,

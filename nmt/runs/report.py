@@ -132,13 +132,16 @@ class Report:
     Only the first rank reports events; every rank calls `advance`.
     """
 
-    def __init__(self, run: RunFolder, config: TrainingConfig, update: int) -> None:
-        """Write to a run folder; `update`: the updates done before."""
+    def __init__(self, run: RunFolder, config: TrainingConfig, update: int, last: int) -> None:
+        """Write to a run folder.
+
+        update: the updates done before.
+        last: the update after which training ends, as far as is known.
+        """
         self.run = run
         self.config = config
-        self._progress = console.progress(
-            "training", total=config.max_updates, unit="updates", initial=update
-        )
+        self._last = last
+        self._progress = console.progress("training", total=last, unit="updates", initial=update)
         self._events = run.path / "tensorboard"
         self._tensorboard: SummaryWriter | None = None
         self._signed: dict[str, object] = {}  # the signatures that stand in the log
@@ -223,6 +226,12 @@ class Report:
                 self.run.log(line, aloud=False)
         self._draw_if_due(state)
 
+    def ends_at(self, last: int) -> None:
+        """Report that training ends after another update than was known."""
+        if last != self._last:
+            self._last = self._bar.total = last
+            self.run.log(f"valid loss is flat: the learning rate falls to 0 at update {last:,}")
+
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.
 
@@ -253,7 +262,7 @@ class Report:
         The first one also waits for its data and for compilation, so it counts only for itself.
         """
         since, at = self._began
-        now, left = time.monotonic(), self.config.max_updates - update
+        now, left = time.monotonic(), self._last - update
         if update == since or left <= 0:
             return ""
         if update == since + 1:

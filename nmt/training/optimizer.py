@@ -7,37 +7,16 @@ update never waits for the GPU.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from nmt.config.training_config import TrainingConfig
 from nmt.training.flat_weights import FlatWeights
+from nmt.training.learning_rate import learning_rate, start_of_fall
 
 _FP16_SCALE = 2.0**15
 _DOUBLED_AFTER = 2_000  # updates in a row without an overflow
-
-
-def learning_rate(config: TrainingConfig, d_model: int, update: int) -> float:
-    """Return the learning rate of update number `update`, counted from 1.
-
-    `inverse_sqrt` with the paper's peak is its equation 3,
-    d_model^-0.5 * min(update^-0.5, update * warmup_updates^-1.5). `cosine` is half a cosine
-    (Loshchilov and Hutter 2017, equation 5, without restarts).
-    """
-    peak = config.learning_rate or (d_model * config.warmup_updates) ** -0.5
-    if update <= config.warmup_updates:
-        return peak * update / config.warmup_updates
-    if config.schedule == "constant":
-        return peak
-    if config.schedule == "inverse_sqrt":
-        return float(peak * (config.warmup_updates / update) ** 0.5)
-    # The share that is left of the way from the peak to max_updates.
-    way = max(1, config.max_updates - config.warmup_updates)
-    left = max(0, config.max_updates - update) / way
-    return peak * (1 - math.cos(math.pi * left)) / 2 if config.schedule == "cosine" else peak * left
 
 
 class LossScaler:
@@ -96,6 +75,7 @@ class Optimizer:
         self.weights = weights
         self.config = config
         self.d_model = d_model
+        self.fall_start = start_of_fall(config, ())
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.average = weights.master.clone() if config.ema_decay else None
         """(n,), an exponential moving average of the weights, if there is one."""
@@ -115,7 +95,7 @@ class Optimizer:
 
     def learning_rate(self, update: int) -> float:
         """Return the learning rate of update number `update`, counted from 1."""
-        return learning_rate(self.config, self.d_model, update)
+        return learning_rate(self.config, self.d_model, update, self.fall_start)
 
     def step(self, update: int, *, dropped: Tensor) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and begin the next one.

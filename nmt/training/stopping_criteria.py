@@ -5,6 +5,7 @@ from __future__ import annotations
 from nmt.config.presets import MOST_EPOCHS
 from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
+from nmt.training.learning_rate import last_update
 
 
 def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
@@ -12,6 +13,8 @@ def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
     reasons = dict[str, str]()
     if state.update >= config.max_updates:
         reasons["max_updates"] = f"--max-updates {2 * state.update}"
+    elif state.update >= last_update(config, state.losses):
+        reasons["valid loss is flat"] = "--init-from and another --out"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
         more = state.bad_validations + config.patience

@@ -72,8 +72,9 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
 
 def _loop(trainer: Trainer) -> None:
     """Train until max_updates or the end of patience, and validate the last update."""
-    was_finished = trainer.is_finished and trainer.state.validated == trainer.state.update
-    with Report(trainer.run, trainer.config, trainer.state.update) as report:
+    state, last = trainer.state, trainer.last_update
+    was_finished = trainer.is_finished and state.validated == state.update
+    with Report(trainer.run, trainer.config, state.update, last) as report:
         _begin(trainer, report, was_finished=was_finished)
         _do_what_is_due(trainer, report)  # what a stop cut short
         while not trainer.is_finished:
@@ -173,6 +174,7 @@ def _validate(trainer: Trainer, report: Report) -> bool:
     result = trainer.validate()
     if result is not None and trainer.ranks.is_first:
         report.validated(trainer.state, result, time.monotonic() - started)
+        report.ends_at(trainer.last_update)
         if doubt := trainer.doubt():
             trainer.run.warn(doubt)
     return result is not None

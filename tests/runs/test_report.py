@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def report(tmp_path: Path, clock: list[float]) -> Iterator[Report]:  # noqa: ARG001
-    with Report(RunFolder(tmp_path), recipe().training, 0) as report:
+    with Report(RunFolder(tmp_path), recipe().training, 0, 30) as report:
         report.started(RunState(), "a model")
         yield report
 
@@ -150,7 +150,7 @@ def test_the_log_tells_from_the_first_update_how_long_the_rest_takes(
 def test_a_damaged_validation_stops_no_run(tmp_path: Path, change: dict[str, object]) -> None:
     run = RunFolder(tmp_path)
     run.record({"kind": "valid", "update": 6, "nll": 1.5} | change)
-    with Report(run, recipe().training, 6) as report:
+    with Report(run, recipe().training, 6, 30) as report:
         report.started(RunState(update=6), "as before")
     assert "resuming at update 6" in (tmp_path / "train.log").read_text()
 

@@ -41,7 +41,7 @@ def frequencies(sampling: Sampling, draws: int = 20_000) -> NDArray[np.float64]:
     """Return how often each token is drawn by equidistant numbers, which stand for random ones."""
     query = StepQuery(np.full(draws, FREE), uniforms=(np.arange(draws) + 0.5) / draws)
     found = drawn(
-        [torch.tensor([LOGITS]).expand(draws, -1)], query, sampling=sampling, barred_ids=SPECIAL
+        [torch.tensor([LOGITS]).repeat(draws, 1)], query, sampling=sampling, barred_ids=SPECIAL
     )
     return np.bincount(found.tokens[:, 0], minlength=len(LOGITS)) / draws
 
@@ -166,7 +166,7 @@ def test_few_candidates_stand_for_all(top_p: float) -> None:
     uniforms = np.linspace(0, 0.999, 40)
     query = StepQuery(np.full(40, FREE), uniforms=uniforms)
     for scale in (0.1, 3.0):
-        logits = scale * torch.randn(1, 2_000, generator=random).expand(40, -1)
+        logits = scale * torch.randn(1, 2_000, generator=random).repeat(40, 1)
         found = drawn([logits], query, sampling=Sampling(top_p=top_p), barred_ids=())
         probs, order = logits[0].double().softmax(0).sort(descending=True)
         sums = probs[: int((probs.cumsum(0) < top_p).sum()) + 1].cumsum(0)

@@ -18,8 +18,9 @@ from nmt.models.base import TranslationModel
 from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
+from nmt.training.learning_rate import learning_rate
 from nmt.training.loss import losses_of
-from nmt.training.optimizer import LossScaler, Optimizer, learning_rate
+from nmt.training.optimizer import LossScaler, Optimizer
 
 VOCABULARY = 13
 GOOD, BAD = torch.tensor(0.0), torch.tensor(1.0)
@@ -135,39 +136,6 @@ def test_a_model_is_freed_although_its_gradient_is_collected() -> None:
     del model, weights
     gc.collect()
     assert not any(reference() is not None for reference in held)
-
-
-# --- the learning rate's schedules
-
-
-@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4_000), (1024, 4_000), (256, 250)])
-def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> None:
-    config = TrainingConfig(warmup_updates=warmup)
-    for update in (1, 2, warmup - 1, warmup, warmup + 1, 10 * warmup, 1_000_000):
-        expected = d_model**-0.5 * min(update**-0.5, update * warmup**-1.5)
-        assert learning_rate(config, d_model, update) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [
-        # Updates 1, 2, 4 (the end of the warm-up), 8, 12, 16, 20 and 24, with a peak of 0.8, and an
-        # end at 20.
-        ("inverse_sqrt", [0.2, 0.4, 0.8, *(0.8 / math.sqrt(n) for n in (2, 3, 4, 5, 6))]),
-        ("linear", [0.2, 0.4, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0]),
-        # (1 + cos(pi / 4)) / 2 of the peak after 4 of 16 updates, half of it after 8, and so on.
-        (
-            "cosine",
-            [0.2, 0.4, 0.8, 0.4 + 0.2 * math.sqrt(2), 0.4, 0.4 - 0.2 * math.sqrt(2), 0.0, 0.0],
-        ),
-        ("constant", [0.2, 0.4, *[0.8] * 6]),
-    ],
-)
-def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
-    config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
-    found = [learning_rate(config, 512, update) for update in (1, 2, 4, 8, 12, 16, 20, 24)]
-    # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
-    assert found == pytest.approx(rates)
 
 
 # --- Adam

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from toy_training import Toy, metrics, recipe, status
+from toy_training import Toy, assert_same_run, metrics, recipe, status
 
 from nmt.config.fields import Value
 from nmt.config.training_config import TrainingConfig
@@ -68,6 +68,21 @@ def test_a_run_that_ended_off_its_cadence_goes_on_with_its_patience(toy: Toy) ->
     toy.train(**values)
     assert [record["update"] for record in metrics(run, "valid")] == [3, 5, 6, 9]
     assert "2 validations" in status(run)["reason"]
+
+
+def test_a_run_ends_where_its_rate_is_0_also_if_it_was_stopped_on_the_way(toy: Toy) -> None:
+    # Any loss is flat, so the rate falls from update 8 on, the first that has a half.
+    values: dict[str, Value] = {"schedule": "until_flat", "flat_gain": 100.0}
+    values |= {"warmup_updates": 2, "validate_every": 4, "max_updates": 30, "log_every": 1}
+    whole = toy.undisturbed(**values)
+    assert status(whole)["reason"] == "valid loss is flat"
+    rates = {record["update"]: record["learning_rate"] for record in metrics(whole, "train")}
+    assert rates[8] > rates[9] > rates[12] > rates[13] == 0
+    assert max(rates) == metrics(whole, "valid")[-1]["update"] == 13
+    log = (whole / "train.log").read_text()
+    assert log.count("valid loss is flat: the learning rate falls to 0 at update 13") == 1
+    toy.stopped_after(10, **values)
+    assert_same_run(toy.train(**values), whole)
 
 
 def length(**values: int) -> TrainingConfig:
