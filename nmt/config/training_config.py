@@ -97,9 +97,9 @@ class TrainingConfig:
         choices=("inverse_sqrt", "linear", "cosine", "constant", "until_flat"),
     )
     flat_gain: float = value(
-        0.35,
+        0.32,
         "With schedule=until_flat, the valid loss is flat if it fell by less than this since half "
-        "as many updates.",
+        "as many updates. Training ends after 1.6 times the updates until then. 0: at max_updates.",
         minimum=0.0,
     )
     learning_rate: float = value(

@@ -13,7 +13,7 @@ from torch.optim.adam import adam
 
 from nmt.config.training_config import TrainingConfig
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.learning_rate import learning_rate, start_of_fall
+from nmt.training.learning_rate import fall_of, learning_rate
 
 _FP16_SCALE = 2.0**15
 _DOUBLED_AFTER = 2_000  # updates in a row without an overflow
@@ -75,7 +75,7 @@ class Optimizer:
         self.weights = weights
         self.config = config
         self.d_model = d_model
-        self.fall_start = start_of_fall(config, ())
+        self.fall = fall_of(config, ())
         self.loss_scaler = LossScaler(config.precision == "fp16", weights.master.device)
         self.average = weights.master.clone() if config.ema_decay else None
         """(n,), an exponential moving average of the weights, if there is one."""
@@ -95,7 +95,7 @@ class Optimizer:
 
     def learning_rate(self, update: int) -> float:
         """Return the learning rate of update number `update`, counted from 1."""
-        return learning_rate(self.config, self.d_model, update, self.fall_start)
+        return learning_rate(self.config, self.d_model, update, self.fall)
 
     def step(self, update: int, *, dropped: Tensor) -> Tensor:
         """Apply the gradient of update number `update`, counted from 1, and begin the next one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmt.config.presets import MOST_EPOCHS
 from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
-from nmt.training.learning_rate import last_update
+from nmt.training.learning_rate import fall_of
 
 
 def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
@@ -13,7 +13,7 @@ def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
     reasons = dict[str, str]()
     if state.update >= config.max_updates:
         reasons["max_updates"] = f"--max-updates {2 * state.update}"
-    elif state.update >= last_update(config, state.losses):
+    elif state.update >= fall_of(config, state.losses)[1]:
         reasons["valid loss is flat"] = "--init-from and another --out"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"

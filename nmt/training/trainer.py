@@ -38,7 +38,7 @@ from nmt.system.distributed import Ranks
 from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guided_alignment import learn_links
-from nmt.training.learning_rate import last_update, start_of_fall
+from nmt.training.learning_rate import fall_of
 from nmt.training.memory import fitting_tokens, longest_pair
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
@@ -109,6 +109,11 @@ class Trainer:
         return bool(self.ends)
 
     @property
+    def last_update(self) -> int:
+        """The update after which training ends, as far as is known."""
+        return self.optimizer.fall[1]
+
+    @property
     def is_logged(self) -> bool:
         """Whether this update is logged: every so many, and some early ones if those are rare."""
         update, every = self.state.update, self.config.log_every
@@ -121,18 +126,10 @@ class Trainer:
         saved = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks)
         self.state = saved or RunState()
         self.optimizer.weights.refresh()
-        self._plan_fall()
+        self.optimizer.fall = fall_of(self.config, self.state.losses)
         self.begin_window()
         self.choose_micro_batch()
         self.saver.resume_from(self.state if saved else None)
-
-    def _plan_fall(self) -> None:
-        self.optimizer.fall_start = start_of_fall(self.config, self.state.losses)
-
-    @property
-    def last_update(self) -> int:
-        """The update after which training ends, as far as is known."""
-        return last_update(self.config, self.state.losses)
 
     def begin_window(self) -> None:
         """Count metrics anew from now on."""
@@ -328,7 +325,7 @@ class Trainer:
             keep_best=config.keep_best,
             is_extra=state.update % config.validate_every > 0,
         )
-        self._plan_fall()
+        self.optimizer.fall = fall_of(self.config, self.state.losses)
         return result
 
     def doubt(self) -> str:

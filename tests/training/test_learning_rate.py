@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nmt.config.training_config import TrainingConfig
-from nmt.training.learning_rate import last_update, learning_rate, start_of_fall
+from nmt.training.learning_rate import fall_of, learning_rate
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4_000), (1024, 4_000), (256, 250)])
@@ -13,7 +13,7 @@ def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> N
     config = TrainingConfig(warmup_updates=warmup)
     for update in (1, 2, warmup - 1, warmup, warmup + 1, 10 * warmup, 1_000_000):
         expected = d_model**-0.5 * min(update**-0.5, update * warmup**-1.5)
-        assert learning_rate(config, d_model, update) == pytest.approx(expected, rel=1e-12)
+        assert learning_rate(config, d_model, update, (1, 1)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -29,50 +29,55 @@ def test_the_schedule_is_equation_3_of_the_paper(d_model: int, warmup: int) -> N
             [0.2, 0.4, 0.8, 0.4 + 0.2 * math.sqrt(2), 0.4, 0.4 - 0.2 * math.sqrt(2), 0.0, 0.0],
         ),
         ("constant", [0.2, 0.4, *[0.8] * 6]),
-        # At the latest it falls after update 12, so that it takes 0.6 * 12 updates.
+        # At the latest it falls after update 12, which is 20 / 1.6.
         (
             "until_flat",
-            [0.2, 0.4, 0.8, 0.8 / math.sqrt(2), 0.8 / math.sqrt(3), 0.4 * (1 - 4 / 7.2), 0.0, 0.0],
+            [0.2, 0.4, 0.8, 0.8 / math.sqrt(2), 0.8 / math.sqrt(3), 0.4 * 4 / 8, 0.0, 0.0],
         ),
     ],
 )
 def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
     config = TrainingConfig(schedule=schedule, learning_rate=0.8, warmup_updates=4, max_updates=20)
-    fall_start = start_of_fall(config, ())
     updates = (1, 2, 4, 8, 12, 16, 20, 24)
-    found = [learning_rate(config, 512, update, fall_start) for update in updates]
+    found = [learning_rate(config, 512, update, fall_of(config, ())) for update in updates]
     # The warm-up climbs by a quarter of the peak each update: 0.2, 0.4, 0.6, 0.8.
     assert found == pytest.approx(rates)
 
 
 @pytest.mark.parametrize(
-    ("losses", "fall_start"),
+    ("losses", "fall"),
     [
-        ([(100, 5.0), (200, 4.0)], 1_000),  # nothing known of the latest but one
-        ([(100, 5.0), (200, 4.7)], 200),  # it gained 0.3
-        ([(100, 5.0), (200, 4.5)], 1_000),
-        # After 125, it was 4.75, so it gained 0.65, and then only 0.25 since 150, where it was 4.5.
-        ([(100, 5.0), (200, 4.0), (250, 4.1), (300, 4.25)], 300),
+        ([(100, 5.0), (200, 4.0)], (1_000, 1_600)),  # as long as nothing else is known
+        ([(100, 5.0), (200, 4.7)], (200, 320)),  # it gained 0.3
+        ([(100, 5.0), (200, 4.5)], (1_000, 1_600)),
+        # It gained 0.44 at 200, and 0.24 at 300 since 150, where it was 4.78. So 0.34 is at 250.
+        ([(100, 5.0), (200, 4.56), (300, 4.54)], (300, 400)),
+        # Also if the validation comes after the end of that.
+        ([(100, 5.0), (200, 4.56), (600, 4.56)], (600, 660)),
         # What follows does not matter, nor what was before the end of the warm-up.
-        ([(100, 5.0), (200, 4.7), (300, 3.0)], 200),
-        ([(40, 9.0), (80, 8.9), (160, 8.0)], 1_000),
+        ([(100, 5.0), (200, 4.7), (300, 3.0)], (200, 320)),
+        ([(40, 9.0), (80, 8.9), (160, 8.0)], (1_000, 1_600)),
         # Nothing is flat so late that the rate could not fall to 0 any more.
-        ([(1_000, 5.0), (2_000, 4.9)], 1_000),
+        ([(500, 5.0), (1_000, 4.9)], (1_000, 1_600)),
     ],
 )
 def test_the_loss_is_flat_if_it_gained_little_since_half_the_updates(
-    losses: list[tuple[int, float]], fall_start: int
+    losses: list[tuple[int, float]], fall: tuple[int, int]
 ) -> None:
     config = TrainingConfig(
         schedule="until_flat", flat_gain=0.34, warmup_updates=50, max_updates=1_600
     )
-    assert start_of_fall(config, losses) == fall_start
-    last = last_update(config, losses)
-    assert last == 1.6 * fall_start
-    assert learning_rate(config, 512, last, fall_start) == 0
-    assert learning_rate(config, 512, last - 1, fall_start) > 0
+    assert fall_of(config, losses) == fall
+    start, end = fall
+    before, first, last = (
+        learning_rate(config, 512, update, fall) for update in (start, start + 1, end)
+    )
+    assert before / first == pytest.approx(
+        ((start + 1) / start) ** 0.5 * (end - start) / (end - start - 1)
+    )
+    assert last == 0
 
 
 def test_other_schedules_end_at_max_updates_however_flat_the_loss_is() -> None:
     config = TrainingConfig(schedule="linear", warmup_updates=1, max_updates=1_600)
-    assert last_update(config, [(100, 5.0), (200, 5.0)]) == 1_600
+    assert fall_of(config, [(100, 5.0), (200, 5.0)])[1] == 1_600

@@ -183,7 +183,7 @@ def test_updates_are_those_of_torch_with_separate_parameters(clip_norm: float, f
         alone.zero_grad()
         backward(alone, update)
         expected_norm = torch.nn.utils.clip_grad_norm_(trained, clip_norm or math.inf)
-        adam.param_groups[0]["lr"] = learning_rate(config, MODEL.d_model, update)
+        adam.param_groups[0]["lr"] = learning_rate(config, MODEL.d_model, update, (1, 1))
         adam.step()
         torch.testing.assert_close(norm, expected_norm)
         if clip_norm == 0.5:
