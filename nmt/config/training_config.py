@@ -97,7 +97,7 @@ class TrainingConfig:
         choices=("inverse_sqrt", "linear", "cosine", "constant", "until_flat"),
     )
     flat_gain: float = value(
-        0.32,
+        0.31,
         "With schedule=until_flat, the valid loss is flat if it fell by less than this since half "
         "as many updates. Training ends after 1.6 times the updates until then. 0: only if it rose.",
         minimum=0.0,

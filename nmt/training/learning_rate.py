@@ -35,25 +35,33 @@ def learning_rate(config: TrainingConfig, d_model: int, update: int, fall: Fall)
         return peak * update / config.warmup_updates
     if config.schedule == "constant":
         return peak
-    (start, end), falling = fall, float(peak * (config.warmup_updates / update) ** 0.5)
+    falling = float(peak * (config.warmup_updates / update) ** 0.5)
     if config.schedule == "inverse_sqrt":
         return falling
     if config.schedule == "until_flat":
-        return falling * min(1.0, max(0, end - update) / max(1, end - start))
-    # The share that is left of the way from the peak to the end.
-    left = max(0, end - update) / max(1, end - config.warmup_updates)
+        return falling * share_left(fall, update)
+    left = share_left((config.warmup_updates, fall[1]), update)
     return peak * (1 - math.cos(math.pi * left)) / 2 if config.schedule == "cosine" else peak * left
 
 
+def share_left(fall: Fall, update: int) -> float:
+    """Return how much is left of a fall at an update: 1 before it begins, and 0 at its end."""
+    start, end = fall
+    return 1.0 if update <= start else max(0, end - update) / max(1, end - start)
+
+
 def fall_of(config: TrainingConfig, losses: Losses) -> Fall:
-    """Return where the learning rate begins to fall to 0, and where it is 0 and training ends.
+    """Return the fall of `until_flat`, at whose end training ends; else both are at max_updates.
 
     The valid loss is flat where it has fallen by no more than `flat_gain` since half as many
     updates. Between two validations that is interpolated, so that the end depends little on where
     they are. As long as the loss is not flat, the fall will be the latest one: to max_updates.
     """
-    latest = int(config.max_updates / (1 + _FALL)), config.max_updates
-    if config.schedule != "until_flat" or not losses:
+    end = config.max_updates
+    if config.schedule != "until_flat":
+        return end, end
+    latest = int(end / (1 + _FALL)), end
+    if not losses:
         return latest
     updates, values = zip(*losses, strict=True)
     gains = {

@@ -13,7 +13,7 @@ from torch.optim.adam import adam
 
 from nmt.config.training_config import TrainingConfig
 from nmt.training.flat_weights import FlatWeights
-from nmt.training.learning_rate import fall_of, learning_rate
+from nmt.training.learning_rate import fall_of, learning_rate, share_left
 
 _FP16_SCALE = 2.0**15
 _DOUBLED_AFTER = 2_000  # updates in a row without an overflow
@@ -146,8 +146,10 @@ class Optimizer:
             found_inf=skipped,  # if 1, nothing changes
         )
         if self.average is not None:
-            # In the first updates the average would mostly be the random start.
-            decay = min(config.ema_decay, update / (update + 10))
+            # In the first updates the average would mostly be the random start. It also forgets
+            # sooner as the learning rate falls until training ends: the last weights are better.
+            counted = update * share_left(self.fall, update)
+            decay = min(config.ema_decay, counted / (counted + 10))
             # By 0 after a skipped update, so the average stays.
             self.average.lerp_(weights.master, (1 - decay) * (1 - skipped))
 
