@@ -99,7 +99,7 @@ class TrainingConfig:
     flat_gain: float = value(
         0.31,
         "With schedule=until_flat, the valid loss is flat if it fell by less than this since half "
-        "as many updates. Training ends after 1.6 times the updates until then. 0: only if it rose.",
+        "as many updates. Training ends after 1.6 times as many as it takes until then.",
         minimum=0.0,
     )
     learning_rate: float = value(

@@ -1,4 +1,4 @@
-"""Flat weights, schedules, Adam, clipping and the average, against torch and by hand."""
+"""Flat weights, Adam, clipping and the average, against torch and by hand."""
 
 import copy
 import dataclasses
@@ -203,6 +203,22 @@ def test_the_moving_average_by_hand() -> None:
         average = decay * average + (1 - decay) * optimizer.weights.master.double()
         torch.testing.assert_close(optimizer.eval_weights, average.float())
     assert not torch.allclose(optimizer.eval_weights, optimizer.weights.master)
+
+
+def test_the_moving_average_forgets_as_the_rate_falls_to_0() -> None:
+    config = TrainingConfig(
+        ema_decay=0.999, schedule="until_flat", warmup_updates=1, max_updates=80
+    )
+    optimizer = optimizer_of(config)
+    expected = optimizer.weights.master.double()
+    # It falls from update 50 to 80. Half-way, a weight counts as much as after half the updates.
+    for update, counted in ((49, 49), (50, 50), (65, 32.5), (77, 7.7), (80, 0)):
+        optimizer.weights.gradient.copy_(torch.full((4,), math.sin(update)))
+        optimizer.step(update, dropped=NO)
+        decay = counted / (counted + 10)
+        expected = decay * expected + (1 - decay) * optimizer.weights.master.double()
+        torch.testing.assert_close(optimizer.eval_weights, expected.float())
+    assert torch.equal(optimizer.eval_weights, optimizer.weights.master)
 
 
 # --- the loss scale of fp16
