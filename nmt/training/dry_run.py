@@ -132,8 +132,9 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     if device.type == "cpu":  # of all processes of this machine, which share what came before
         used = peak.before + ranks.local_world_size * peak.bytes()
     updates = sum(one.updates for one, _ in rounds)
+    most = "at most " if config.schedule == "until_flat" else ""
     answer = (
-        f"{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
+        f"{most}{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
         f"{'fits' if used < free else 'is too much'}; {megabytes(disk.bytes)} of disk"
     )
     return [

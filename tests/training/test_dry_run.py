@@ -45,6 +45,14 @@ def measure(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
     monkeypatch.setattr(MetricsWindow, "metrics", lambda *_: metrics)
 
 
+@pytest.mark.parametrize(("schedule", "said"), [("linear", ""), ("until_flat", "at most ")])
+def test_a_run_that_may_end_sooner_takes_at_most_so_long(
+    toy: Toy, schedule: str, said: str
+) -> None:
+    found = rows(toy.data, toy.folder / "run", max_updates=9, schedule=schedule)
+    assert found["in short"].startswith(f"{said}{found['time in all']} in all, ")
+
+
 def test_what_it_foretells_follows_from_what_it_measures(toy: Toy) -> None:
     measure(toy.patch, parts=2)  # 200 tokens in micro-batches of 120
     toy.patch.setattr(module, "_A100_RATE", 1e9)
