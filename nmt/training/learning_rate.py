@@ -60,7 +60,7 @@ def fall_of(config: TrainingConfig, losses: Losses) -> Fall:
     end = config.max_updates
     if config.schedule != "until_flat":
         return end, end
-    latest = int(end / (1 + _FALL)), end
+    latest = max(config.warmup_updates, int(end / (1 + _FALL))), end
     if not losses:
         return latest
     updates, values = zip(*losses, strict=True)

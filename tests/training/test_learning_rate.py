@@ -78,6 +78,11 @@ def test_the_loss_is_flat_if_it_gained_little_since_half_the_updates(
     assert last == 0
 
 
+def test_a_short_run_falls_from_the_end_of_its_warm_up() -> None:
+    config = TrainingConfig(schedule="until_flat", warmup_updates=500, max_updates=600)
+    assert fall_of(config, [(300, 5.0)]) == (500, 600)
+
+
 def test_other_schedules_end_at_max_updates_however_flat_the_loss_is() -> None:
     config = TrainingConfig(schedule="linear", warmup_updates=1, max_updates=1_600)
     assert fall_of(config, [(100, 5.0), (200, 5.0)])[1] == 1_600
