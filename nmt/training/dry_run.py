@@ -134,8 +134,8 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     updates = sum(one.updates for one, _ in rounds)
     most = "at most " if config.schedule == "until_flat" else ""
     answer = (
-        f"{most}{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, which "
-        f"{'fits' if used < free else 'is too much'}; {megabytes(disk.bytes)} of disk"
+        f"{most}{times[-1][1]} in all, {megabytes(used)} of memory of {megabytes(int(free))} free, "
+        f"which {'fits' if used < free else 'is too much'}; {megabytes(disk.bytes)} of disk"
     )
     return [
         ("in short", answer),

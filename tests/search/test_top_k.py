@@ -49,7 +49,8 @@ def test_log_probs_are_those_of_softmax_without_barred_tokens(dtype: torch.dtype
     possible[:, [7, EOS_ID]] = -math.inf
     order = np.argsort(-possible, axis=1, kind="stable")[:, :5]
     for token in (EOS_ID, 7, 500):  # told even if it is barred
-        found = best([logits[:20], logits[20:]], query(700, token), count=5, barred_ids=(7, EOS_ID))
+        own = logits.clone()  # since it is overwritten
+        found = best([own[:20], own[20:]], query(700, token), count=5, barred_ids=(7, EOS_ID))
         np.testing.assert_allclose(
             found.scored_log_probs[:, 0], log_probs[:, token], rtol=0, atol=1e-5
         )
