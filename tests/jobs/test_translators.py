@@ -100,7 +100,7 @@ def test_a_process_on_a_cpu_returns_freed_memory_at_every_eighth_step_of_search(
     trims: list[None] = []
 
     def search(*_: Any, on_step: Callable[[], object], **__: Any) -> list[Translation]:
-        for _ in range(20):
+        for _step in range(20):
             on_step()
         return []
 
