@@ -165,7 +165,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
             "transformer_portable",
             _LOW_RESOURCE
             | {"d_ff": 512, "feed_forward": "swish", "dropout": 0.15}
-            | {"schedule": "until_flat", "warmup_updates": 500},
+            | {"schedule": "until_flat", "warmup_updates": 500, "max_updates": 4_800},
             "transformer_low_resource by Marian's formulas, which all programs open",
             1_845_248,
         ),

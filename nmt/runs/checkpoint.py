@@ -69,7 +69,7 @@ class RunState:
     validated: int = 0  # the last update that was validated
     bad_validations: int = 0  # validations in a row without a better result
     best: Best = ()
-    losses: tuple[tuple[int, float], ...] = ()  # updates that were validated, and their valid loss
+    history: tuple[tuple[int, float], ...] = ()  # updates that were validated, and their metric
     seconds: float = 0.0  # spent training
     micro_batch_tokens: int = 0  # in use; 0: not chosen yet
     micro_batch_for: str = ""  # the recipe's value, device and ranks that it was chosen for
@@ -85,7 +85,7 @@ class RunState:
 
         metric: a lower one is better.
         loss: decides which of two models with the same metric is better, such as of two with BLEU
-            0. To patience, the same metric is no improvement. It also tells when the loss is flat.
+            0. To patience, the same metric is no improvement.
         keep_best: how many of the best are kept.
         is_extra: it came only because the run ended. It may be the best, but patience does not
             count it, because the run may go on.
@@ -97,7 +97,7 @@ class RunState:
             validated=self.update,
             bad_validations=0 if improved else self.bad_validations + (not is_extra),
             best=tuple(best),
-            losses=self.losses + ((self.update, loss),) * (not is_extra),
+            history=self.history + ((self.update, metric),) * (not is_extra),
         )
 
 

@@ -230,7 +230,7 @@ class Report:
         """Report that training ends after another update than was known."""
         if last != self._last:
             self._last = self._bar.total = last
-            self.run.log(f"valid loss is flat: the learning rate falls to 0 at update {last:,}")
+            self.run.log(f"validation is flat: the learning rate falls to 0 at update {last:,}")
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.

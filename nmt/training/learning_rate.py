@@ -9,8 +9,8 @@ import numpy as np
 
 from nmt.config.training_config import TrainingConfig
 
-Losses = Sequence[tuple[int, float]]
-"""Updates that were validated, and the valid loss."""
+History = Sequence[tuple[int, float]]
+"""Updates that were validated, and `best_metric`: the loss, or BLEU or chrF with a minus."""
 
 Fall = tuple[int, int]
 """The update from which `until_flat` lets the learning rate fall, and that at which it is 0."""
@@ -50,29 +50,41 @@ def share_left(fall: Fall, update: int) -> float:
     return 1.0 if update <= start else max(0, end - update) / max(1, end - start)
 
 
-def fall_of(config: TrainingConfig, losses: Losses) -> Fall:
+def fall_of(config: TrainingConfig, history: History) -> Fall:
     """Return the fall of `until_flat`, at whose end training ends; else both are at max_updates.
 
-    The valid loss is flat where it has fallen by no more than `flat_gain` since half as many
-    updates. Between two validations that is interpolated, so that the end depends little on where
-    they are. As long as the loss is not flat, the fall will be the latest one: to max_updates.
+    Validation is flat where it gained no more than `flat_gain` since half as many updates. Between
+    two validations that is interpolated, so that the end depends little on where they are. As long
+    as it is not flat, the fall will be the latest one: to max_updates.
     """
     end = config.max_updates
     if config.schedule != "until_flat":
         return end, end
     latest = max(config.warmup_updates, int(end / (1 + _FALL))), end
-    if not losses:
-        return latest
-    updates, values = zip(*losses, strict=True)
-    gains = {
-        update: float(np.interp(update / 2, updates, values)) - loss
-        for update, loss in losses
-        if update / 2 >= max(updates[0], config.warmup_updates)
-    }
-    for number, (start, gain) in enumerate(gains.items()):
+    gains = _gains(config, history)
+    for number, (start, gain) in enumerate(gains):
         if start < latest[0] and gain < config.flat_gain:
             # At this validation, or since the one before.
-            two = list(gains.items())[max(0, number - 1) : number + 1][::-1]
+            two = gains[max(0, number - 1) : number + 1][::-1]
             flat = float(np.interp(config.flat_gain, [g for _, g in two], [u for u, _ in two]))
             return start, math.ceil(max((1 + _FALL) * flat, (1 + _SHORTEST_FALL) * start))
     return latest
+
+
+def _gains(config: TrainingConfig, history: History) -> list[tuple[int, float]]:
+    """Return the updates that were validated, and what each gained since half as many updates.
+
+    A gain is a share of BLEU or chrF, as its logarithm, or of the perplexity.
+    """
+    if not history:
+        return []
+    updates, values = zip(*history, strict=True)
+    gains = []
+    for update, value in history:
+        before = float(np.interp(update / 2, updates, values))
+        if update / 2 >= max(updates[0], config.warmup_updates):
+            if config.best_metric == "loss":
+                gains.append((update, before - value))
+            else:
+                gains.append((update, math.log(value / before) if value and before else math.inf))
+    return gains

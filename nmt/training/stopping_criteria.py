@@ -13,8 +13,8 @@ def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
     reasons = dict[str, str]()
     if state.update >= config.max_updates:
         reasons["max_updates"] = f"--max-updates {2 * state.update}"
-    elif state.update >= fall_of(config, state.losses)[1]:
-        reasons["valid loss is flat"] = "--init-from and another --out"
+    elif state.update >= fall_of(config, state.history)[1]:
+        reasons["validation is flat"] = "--init-from and another --out"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
         more = state.bad_validations + config.patience

@@ -126,7 +126,7 @@ class Trainer:
         saved = checkpoint.restore(self.run, self.optimizer.vectors(), self.ranks)
         self.state = saved or RunState()
         self.optimizer.weights.refresh()
-        self.optimizer.fall = fall_of(self.config, self.state.losses)
+        self.optimizer.fall = fall_of(self.config, self.state.history)
         self.begin_window()
         self.choose_micro_batch()
         self.saver.resume_from(self.state if saved else None)
@@ -325,7 +325,7 @@ class Trainer:
             keep_best=config.keep_best,
             is_extra=state.update % config.validate_every > 0,
         )
-        self.optimizer.fall = fall_of(self.config, self.state.losses)
+        self.optimizer.fall = fall_of(self.config, self.state.history)
         return result
 
     def doubt(self) -> str:
