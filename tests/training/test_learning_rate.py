@@ -45,7 +45,7 @@ def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "fall"),
+    ("history", "fall"),
     [
         ([(100, 5.0), (200, 4.0)], (1_000, 1_600)),  # as long as nothing else is known
         ([(100, 5.0), (200, 4.7)], (200, 320)),  # it gained 0.3
@@ -61,21 +61,40 @@ def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
         ([(500, 5.0), (1_000, 4.9)], (1_000, 1_600)),
     ],
 )
-def test_the_loss_is_flat_if_it_gained_little_since_half_the_updates(
-    losses: list[tuple[int, float]], fall: tuple[int, int]
+def test_validation_is_flat_if_it_gained_little_since_half_the_updates(
+    history: list[tuple[int, float]], fall: tuple[int, int]
 ) -> None:
     config = TrainingConfig(
         schedule="until_flat", flat_gain=0.34, warmup_updates=50, max_updates=1_600
     )
-    assert fall_of(config, losses) == fall
+    assert fall_of(config, history) == fall
     start, end = fall
-    before, first, last = (
-        learning_rate(config, 512, update, fall) for update in (start, start + 1, end)
-    )
-    assert before / first == pytest.approx(
-        ((start + 1) / start) ** 0.5 * (end - start) / (end - start - 1)
-    )
+    steps = (start, start + 1, end)
+    before, first, last = (learning_rate(config, 512, update, fall) for update in steps)
+    left = (end - start - 1) / (end - start)
+    assert first / before == pytest.approx(left * (start / (start + 1)) ** 0.5)
     assert last == 0
+
+
+@pytest.mark.parametrize(
+    ("bleu", "fall"),
+    [
+        ([20.0, 23.0], (1_000, 1_600)),
+        ([20.0, 22.0], (200, 320)),  # a tenth
+        ([0.0, 0.0], (1_000, 1_600)),  # nothing learnt yet
+        ([20.0, 0.0], (1_000, 1_600)),
+    ],
+)
+def test_bleu_is_flat_by_its_share(bleu: list[float], fall: tuple[int, int]) -> None:
+    config = TrainingConfig(
+        schedule="until_flat",
+        flat_gain=0.12,
+        validate_metric="bleu",
+        best_metric="bleu",
+        warmup_updates=50,
+        max_updates=1_600,
+    )
+    assert fall_of(config, [(100, -bleu[0]), (200, -bleu[1])]) == fall
 
 
 def test_a_short_run_falls_from_the_end_of_its_warm_up() -> None:

@@ -75,12 +75,12 @@ def test_a_run_ends_where_its_rate_is_0_also_if_it_was_stopped_on_the_way(toy: T
     values: dict[str, Value] = {"schedule": "until_flat", "flat_gain": 100.0}
     values |= {"warmup_updates": 2, "validate_every": 4, "max_updates": 30, "log_every": 1}
     whole = toy.undisturbed(**values)
-    assert status(whole)["reason"] == "valid loss is flat"
+    assert status(whole)["reason"] == "validation is flat"
     rates = {record["update"]: record["learning_rate"] for record in metrics(whole, "train")}
     assert rates[8] > rates[9] > rates[12] > rates[13] == 0
     assert max(rates) == metrics(whole, "valid")[-1]["update"] == 13
     log = (whole / "train.log").read_text()
-    assert log.count("valid loss is flat: the learning rate falls to 0 at update 13") == 1
+    assert log.count("validation is flat: the learning rate falls to 0 at update 13") == 1
     toy.stopped_after(10, **values)
     assert_same_run(toy.train(**values), whole)
 
