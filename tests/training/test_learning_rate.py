@@ -58,7 +58,7 @@ def test_schedules_by_hand(schedule: str, rates: list[float]) -> None:
         ([(100, 5.0), (200, 4.7), (300, 3.0)], (200, 320)),
         ([(40, 9.0), (80, 8.9), (160, 8.0)], (1_000, 1_600)),
         # Nothing is flat so late that the rate could not fall to 0 any more.
-        ([(500, 5.0), (1_000, 4.9)], (1_000, 1_600)),
+        ([(600, 5.0), (1_200, 4.9)], (1_000, 1_600)),
     ],
 )
 def test_validation_is_flat_if_it_gained_little_since_half_the_updates(
