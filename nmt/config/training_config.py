@@ -32,8 +32,8 @@ class TrainingConfig:
     )
     max_updates: int = _resumable(
         100_000,
-        "Updates after which training ends. You can resume a finished run with more; with "
-        "schedule=linear, cosine or until_flat, the learning rate then jumps up from 0.",
+        "Updates after which training ends at the latest. You can resume a finished run with more; "
+        "with schedule=linear, cosine or until_flat, the learning rate then jumps up from 0.",
         minimum=1,
     )
     patience: int = _resumable(
