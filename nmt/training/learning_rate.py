@@ -16,7 +16,7 @@ Fall = tuple[int, int]
 """The update from which `until_flat` lets the learning rate fall, and that at which it is 0."""
 
 _FALL = 0.6
-"""The updates of the fall, as a share of those until the loss is flat. Zhai et al. (2022, "Scaling
+"""The updates of the fall, as a share of those until it is flat. Zhai et al. (2022, "Scaling
 Vision Transformers", section 3.5) call it a cool-down."""
 _SHORTEST_FALL = 0.1  # the same, if validations are far apart
 

@@ -31,7 +31,7 @@ from nmt.training.trainer import Trainer
 
 @memory_errors()
 def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) -> None:
-    """Train a model until max_updates or the end of patience, or resume a run that was stopped.
+    """Train a model until one of `stopping_criteria.ends`, or resume a run that was stopped.
 
     recipe: all values.
     command: the folders, and what else the user gave.
@@ -71,7 +71,7 @@ def train(recipe: Recipe, command: TrainCommand, *, deadline: float = math.inf) 
 
 
 def _loop(trainer: Trainer) -> None:
-    """Train until max_updates or the end of patience, and validate the last update."""
+    """Train until one of `stopping_criteria.ends`, and validate the last update."""
     state, last = trainer.state, trainer.last_update
     was_finished = trainer.is_finished and state.validated == state.update
     with Report(trainer.run, trainer.config, state.update, last) as report:
