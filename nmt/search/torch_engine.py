@@ -35,7 +35,7 @@ from nmt.search.phrase_banks import beam_size
 T = TypeVar("T")
 
 
-_CPU_BATCH_TOKENS = 2_048  # more would be little faster, and each worker holds them
+_CPU_BATCH_TOKENS = 1_024  # more is hardly faster, and each worker holds their states
 _GPU_BATCH_TOKENS = 16_384
 FORCED_TOKENS = 4_096  # of either side of a batch, in forced decoding
 _ALIGNING_LAYER = 1  # from the top: the penultimate
