@@ -38,7 +38,7 @@ FROZEN = {
     "transformer_wmt": "b86ba0b2f883",
     "transformer_modern_small": "67899737f431",
     "transformer_low_resource": "6091359cf8af",
-    "transformer_portable_few": "0af5d0a664f4",
+    "transformer_portable_few": "49d24a09f673",
     "transformer_deep_shallow": "2009a3dc2ee0",
     "transformer_relative": "105d788d6a85",
     "transformer_student_base": "a0547da1e4d1",
