@@ -5,15 +5,17 @@ from __future__ import annotations
 from nmt.config.presets import MOST_EPOCHS
 from nmt.config.training_config import TrainingConfig
 from nmt.runs.checkpoint import RunState
-from nmt.training.learning_rate import fall_of
 
 
-def ends(config: TrainingConfig, state: RunState) -> dict[str, str]:
-    """Return the reasons why a run is finished, each with the option that takes it away."""
+def ends(config: TrainingConfig, state: RunState, last: int) -> dict[str, str]:
+    """Return the reasons why a run is finished, each with the option that takes it away.
+
+    last: the update at which the learning rate is 0, or max_updates.
+    """
     reasons = dict[str, str]()
     if state.update >= config.max_updates:
         reasons["max_updates"] = f"--max-updates {2 * state.update}"
-    elif state.update >= fall_of(config, state.history)[1]:
+    elif state.update >= last:
         reasons["validation is flat"] = "--init-from and another --out"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"

@@ -101,7 +101,7 @@ class Trainer:
     @property
     def ends(self) -> dict[str, str]:
         """See `stopping_criteria.ends`."""
-        return ends(self.config, self.state)
+        return ends(self.config, self.state, self.last_update)
 
     @property
     def is_finished(self) -> bool:

@@ -32,13 +32,15 @@ from nmt.training.validation import Validator
 def test_a_run_ends_for_a_reason_that_an_option_takes_away(
     values: dict[str, Value], state: RunState, reason: str, options: list[str]
 ) -> None:
-    found = ends(recipe(**values).training, state)
+    config = recipe(**values).training
+    found = ends(config, state, config.max_updates)
     assert list(found.values()) == options
     assert re.fullmatch(reason, next(iter(found), ""))
     # Each value is enough.
     assignments = [option.split()[-1].rpartition("=") for option in options]
     longer = {name or "max_updates": value for name, _, value in assignments}
-    assert not ends(recipe(**values | longer).training, state)
+    config = recipe(**values | longer).training
+    assert not ends(config, state, config.max_updates)
 
 
 def test_an_extra_validation_may_be_the_best_and_costs_no_patience() -> None:
