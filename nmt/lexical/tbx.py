@@ -25,7 +25,8 @@ _ENTRIES = {"termEntry", "conceptEntry"}  # of version 2, and of version 3
 _LANGUAGES = {"langSet", "langSec"}
 _TERMS = {"tig", "ntig", "termSec"}
 _STATUS = {"administrativeStatus", "normativeAuthorization"}
-_NEVER = re.compile("deprecat|supersed|obsolete|forbid|reject|not ?recommend", re.IGNORECASE)
+NEVER = re.compile("deprecat|supersed|obsolete|forbid|reject|not[ _]?recommend", re.IGNORECASE)
+"""What says that a term must not be used, in files of any kind."""
 _SHOWN = 8  # languages of a file without those that are wanted
 
 
@@ -94,7 +95,7 @@ def _by_language(entry: Element) -> dict[str, list[str]]:
                 if note.get("type") in _STATUS or _local(note.tag) in _STATUS
             )
             term = next((_text(one) for one in holder.iter() if _local(one.tag) == "term"), "")
-            if term and not _NEVER.search(status):
+            if term and not NEVER.search(status):
                 terms.append(("prefer" not in status.casefold(), term))
     return {
         lang: [term for _, term in sorted(terms, key=itemgetter(0))]

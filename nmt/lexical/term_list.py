@@ -17,10 +17,10 @@ from textwrap import shorten
 from nmt import console
 from nmt.console import counted, printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
-from nmt.data.languages import primary_language
+from nmt.data.languages import is_language, names_language, primary_language
 from nmt.data.words import has_letters
 from nmt.errors import DataError
-from nmt.lexical.tbx import read_tbx
+from nmt.lexical.tbx import NEVER, read_tbx
 from nmt.lexical.word_list import ListedWord, WordList, has_capital
 from nmt.markup.file_types import decoded, first_bytes
 from nmt.tables.cells import TAB, Quotes, quoted_rows
@@ -44,6 +44,10 @@ _SIDES = {"term": "source", "word": "source", "translation": "target", "translat
 """What headers of glossaries call the sides, if they do not name the languages."""
 _TERM = re.compile(r"(.+?)[\s_]+(?:term|word)s?|(?:term|word)s?[\s_]+(.+)", re.IGNORECASE)
 _FORM = re.compile(r"forms?[\s_]?\d*", re.IGNORECASE)
+_STATUS = re.compile(
+    r"(?<![a-z])(?:is[ _]?)?(?:status|forbidden|deprecated)(?![a-z])", re.IGNORECASE
+)
+_YES = {"yes", "y", "true", "1", "x"}
 _SAMPLED = 100  # rows that show what the columns are
 _BETWEEN = re.compile(r"\s*[;；؛|]\s*")
 _BRACKET = re.compile(
@@ -131,10 +135,11 @@ def _words_of(request: FileRequest, rows: Sequence[Sequence[bytes]]) -> Iterator
     table = [[cell.decode().strip() for cell in rows[number - 1]] for number in numbers]
     if not table:
         return
-    columns, header, forms = _find_columns(request, table)
+    columns, header, forms, statuses = _find_columns(request, table)
     (src, tgt), choice = columns.places, columns.choice
     has_any_forms = bool(forms) and forms[-1] == len(header) - 1  # a row may have more of them
     lacking, of_others, odd, changed = list[int](), 0, list[str](), list[str]()
+    barred = list[str]()
     for number, row in islice(zip(numbers, table, strict=True), columns.skipped, None):
         cells = row + [""] * (max(src, tgt, *columns.choice_places) + 1 - len(row))
         more = cells[len(header) :] if header else []
@@ -142,6 +147,8 @@ def _words_of(request: FileRequest, rows: Sequence[Sequence[bytes]]) -> Iterator
             of_others += 1
         elif not (cells[src] and cells[tgt]) or (any(more) and not has_any_forms):
             lacking.append(number)
+        elif any(_bars(header[n], cells[n]) for n in statuses if n < len(cells)):
+            barred.append(f"{cells[src]} = {cells[tgt]}")
         else:
             others = [cells[n] for n in forms if n < len(cells)] + more * has_any_forms
             texts = [cells[src], cells[tgt], *filter(None, others)]
@@ -158,6 +165,11 @@ def _words_of(request: FileRequest, rows: Sequence[Sequence[bytes]]) -> Iterator
         )
     if of_others:
         console.notice(f"{file}: left out {counted(of_others, 'row', 'rows')} of other languages")
+    if barred:
+        console.notice(
+            f"{file}: left out {counted(len(barred), 'row', 'rows')} that must not be used by "
+            f"{', '.join(header[n] for n in statuses)}, such as {printable(barred[0])}"
+        )
     if lacking:
         console.warning(
             f"{file}: left out {counted(len(lacking), 'row', 'rows')} without a source or target, "
@@ -172,8 +184,8 @@ def _words_of(request: FileRequest, rows: Sequence[Sequence[bytes]]) -> Iterator
 
 def _find_columns(
     request: FileRequest, table: list[list[str]]
-) -> tuple[Columns, list[str], list[int]]:
-    """Return the columns of source and target, the header, and the columns of other forms.
+) -> tuple[Columns, list[str], list[int], list[int]]:
+    """Return the columns of source and target, the header, and those of other forms and statuses.
 
     DataError if there are more than two columns, and neither a header nor the user says which.
     """
@@ -197,12 +209,26 @@ def _find_columns(
     columns = find_columns(request, rows, _UTF_8.name)
     header = table[columns.skipped - 1] if columns.skipped else []
     forms = [n for n, name in enumerate(header) if _FORM.fullmatch(name) and not named]
-    used = {*columns.places, *columns.choice_places, *forms}
+    statuses = [n for n, name in enumerate(header) if _is_status(name, request.langs)]
+    used = {*columns.places, *columns.choice_places, *forms, *statuses}
     if others := [name for n, name in enumerate(header) if name and n not in used]:
         src, tgt = (header[place] for place in columns.places)
         left_out = shorten(printable(", ".join(others)), 80, placeholder="...")
         console.notice(f"{file}: terms are in {src} and {tgt}; left out: {left_out}")
-    return columns, header, forms
+    return columns, header, forms, statuses
+
+
+def _is_status(name: str, langs: tuple[str, str]) -> bool:
+    """Return whether a column says if terms may be used: of all languages, or of one of these."""
+    other = _STATUS.sub("", name).strip(" _-:()[]")
+    is_of_others = is_language(other) and not any(names_language(other, lang) for lang in langs)
+    return bool(_STATUS.search(name)) and not is_of_others
+
+
+def _bars(name: str, cell: str) -> bool:
+    """Return whether such a column says that a term must not be used."""
+    asks = not re.search("status", name, re.IGNORECASE)  # as `Forbidden` does
+    return bool(NEVER.search(cell)) or (asks and cell.casefold() in _YES)
 
 
 def _side(name: str) -> str:

@@ -131,6 +131,22 @@ def test_a_cell_may_hold_alternatives_and_brackets(read: Read, row: str, found: 
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        # As tools for translators write it.
+        "term;description;forbidden;en;de\ndog;;no;dog;Hund\ndog;;yes;dog;Köter\n",
+        "Term [en],Term [de],Status [de],Status [fr]\ndog,Hund,preferred,obsolete\n"
+        "dog,Köter,not recommended,preferred\n",
+        "en,de,Status,Forbidden\ndog,Hund,Approved,FALSE\ndog,Köter,Approved,TRUE\n",
+        "英文,中文,en,de,administrative status\na,b,dog,Hund,\na,b,dog,Köter,deprecatedTerm\n",
+    ],
+)
+def test_terms_that_must_not_be_used_are_left_out(read: Read, stderr: Stderr, text: str) -> None:
+    assert read(text, "x.csv") == {"dog": ("Hund",)}
+    assert re.search("left out 1 row that must not be used by .*, such as dog = Köter", stderr())
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("dog\tHund; Köter\ncat\tKatze (f.)\n", "x.tsv: 2 terms .*Hund; Köter"),
