@@ -44,9 +44,7 @@ _SIDES = {"term": "source", "word": "source", "translation": "target", "translat
 """What headers of glossaries call the sides, if they do not name the languages."""
 _TERM = re.compile(r"(.+?)[\s_]+(?:term|word)s?|(?:term|word)s?[\s_]+(.+)", re.IGNORECASE)
 _FORM = re.compile(r"forms?[\s_]?\d*", re.IGNORECASE)
-_STATUS = re.compile(
-    r"(?<![a-z])(?:is[ _]?)?(?:status|forbidden|deprecated)(?![a-z])", re.IGNORECASE
-)
+_STATUS = re.compile(r"(?i)(?<![a-z])(?:is[ _]?)?(?:status|forbidden|deprecated)(?![a-z])")
 _YES = {"yes", "y", "true", "1", "x"}
 _SAMPLED = 100  # rows that show what the columns are
 _BETWEEN = re.compile(r"\s*[;；؛|]\s*")
