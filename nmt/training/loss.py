@@ -185,9 +185,14 @@ def _of_chunk(
     dtype = logits.dtype
     logits = logits.float()
     probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
-    # log of the sum of exp(logits), from the largest logit, whose probability is never 0
-    normaliser = logits.amax(-1) - probabilities.amax(-1).log()  # (rows,)
-    nll = (normaliser - logits.gather(1, column)[:, 0]).sum()
+    target_logits = logits.gather(1, column)[:, 0]
+    target_probabilities = probabilities.gather(1, column)[:, 0]
+    # log of the sum of exp(logits), from a logit and its probability
+    if not logits.is_cuda and target_probabilities.all():  # a GPU would have to wait for that
+        normaliser = target_logits - target_probabilities.log()  # (rows,)
+    else:  # the largest is never 0, but it takes two more passes to find it
+        normaliser = logits.amax(-1) - probabilities.amax(-1).log()
+    nll = (normaliser - target_logits).sum()
     if not with_gradient:
         return nll, normaliser.sum(), None
     del logits
