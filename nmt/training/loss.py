@@ -188,7 +188,8 @@ def _of_chunk(
     target_logits = logits.gather(1, column)[:, 0]
     target_probabilities = probabilities.gather(1, column)[:, 0]
     # log of the sum of exp(logits), from a logit and its probability
-    if not logits.is_cuda and target_probabilities.all():  # a GPU would have to wait for that
+    # A GPU would have to wait for the answer, and the meta device knows none.
+    if logits.device.type == "cpu" and target_probabilities.all():
         normaliser = target_logits - target_probabilities.log()  # (rows,)
     else:  # the largest is never 0, but it takes two more passes to find it
         normaliser = logits.amax(-1) - probabilities.amax(-1).log()
