@@ -97,10 +97,10 @@ class TrainingConfig:
         choices=("inverse_sqrt", "linear", "cosine", "constant", "until_flat"),
     )
     flat_gain: float = value(
-        0.12,
+        0.15,
         "With schedule=until_flat, validation is flat if best_metric got better by less than this "
         "since half as many updates: the loss in nats, BLEU or chrF by a share. Training ends "
-        "after 1.6 times as many as it takes until then.",
+        "after 1.6 times as many as it takes until then. Less trains for longer.",
         minimum=0.0,
     )
     learning_rate: float = value(

@@ -230,7 +230,8 @@ class Report:
         """Report that training ends after another update than was known."""
         if last != self._last:
             self._last = self._bar.total = last
-            self.run.log(f"validation is flat: the learning rate falls to 0 at update {last:,}")
+            flat = f"validation is flat (flat_gain {self.config.flat_gain:g})"
+            self.run.log(f"{flat}: the learning rate falls to 0 at update {last:,}")
 
     def finished(self, state: RunState, reason: str, *, longer: str = "") -> None:
         """Report the end of training.

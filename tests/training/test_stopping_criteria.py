@@ -82,7 +82,7 @@ def test_a_run_ends_where_its_rate_is_0_also_if_it_was_stopped_on_the_way(toy: T
     assert rates[8] > rates[9] > rates[12] > rates[13] == 0
     assert max(rates) == metrics(whole, "valid")[-1]["update"] == 13
     log = (whole / "train.log").read_text()
-    assert log.count("validation is flat: the learning rate falls to 0 at update 13") == 1
+    assert log.count("flat (flat_gain 100): the learning rate falls to 0 at update 13") == 1
     toy.stopped_after(10, **values)
     assert_same_run(toy.train(**values), whole)
 
