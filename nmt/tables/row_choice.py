@@ -1,7 +1,8 @@
 """Which rows of a table are of the languages that you ask for, by what the rows say of themselves.
 
 Some tables hold many pairs of languages, and name those of each row: in one column, such as `lp`
-with `en-de_DE`, or in two, such as `src_lang` and `tgt_lang`. WMT24++ also marks bad rows.
+with `en-de_DE`, or in two, such as `src_lang` and `tgt_lang`. If all pairs have a side in common,
+one column may name the other, such as `lang`. WMT24++ also marks bad rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _LANG = "lang(?:uage)?(?:code|id)?"
 _SOURCE = re.compile(rf"sl|(?:src|source){_LANG}|{_LANG}(?:src|source)")
 _TARGET = re.compile(rf"tl|(?:tgt|trg|target){_LANG}|{_LANG}(?:tgt|trg|target)")
 _PAIR = re.compile(r"lp|(?:lang(?:uage)?)?pairs?|lang(?:uage)?s|(?:translation)?direction")
+_ONE = re.compile(rf"{_LANG}|locale")
 """Names of columns, without case, spaces and the like, that may name the languages of rows."""
 _BETWEEN = re.compile(r"\s*(?:->|=>|[-–→|/>:,])\s*|\s+to\s+|(?<=[a-zA-Z])2(?=[a-zA-Z])")
 """What stands between the languages of a pair. An underscore does so only if nothing else does."""
@@ -32,7 +34,7 @@ class RowChoice(NamedTuple):
 
     columns: tuple[str, ...]
     languages: int  # how many of them, the first ones, name languages: none, one or two
-    orders: tuple[tuple[str, str], ...]  # the pairs of languages of which a row must name one
+    orders: tuple[tuple[str, ...], ...]  # the pairs, or languages, of which a row must name one
 
     @classmethod
     def find(
@@ -52,11 +54,16 @@ class RowChoice(NamedTuple):
 
         marks = [name for name in names if _plain(name) in _MARKS]
         src, tgt = first(_SOURCE, is_language), first(_TARGET, is_language)
+        order: tuple[str, ...] = request.langs
         languages = src + tgt if src and tgt else first(_PAIR, _pairs_in)
-        if request.is_one_side:
+        if not languages and (src or tgt):
+            languages, order = src or tgt, order[:1] if src else order[1:]
+        elif not languages and (languages := first(_ONE, is_language)):
+            order = _side(samples(languages[0]), request.langs)
+        if request.is_one_side or not order:
             languages = []
         columns = (*languages, *marks)
-        return cls(columns, len(languages), (request.langs,)) if columns else None
+        return cls(columns, len(languages), (order,)) if columns else None
 
     @classmethod
     def by_cells(
@@ -108,6 +115,17 @@ class RowChoice(NamedTuple):
         return "" if fits else "-".join(langs) or "no language"
 
 
+def _side(cells: Sequence[object], langs: tuple[str, str]) -> tuple[str, ...]:
+    """Return the language of which rows must be by a column with one; empty: all are taken.
+
+    That is the target if the cells have neither. With both, they may tell which side of a row was
+    written first.
+    """
+    told = list(filter(None, map(_told, cells)))
+    served = tuple(lang for lang in langs if any(_serves(one, lang) for one in told))
+    return () if served == langs else served or langs[1:]
+
+
 def _are_mostly(cells: Sequence[object], is_right: Callable[[str], object]) -> bool:
     told = [_told(cell) for cell in cells if cell]
     return bool(told) and len(list(filter(is_right, told))) >= _MOST * len(told)
@@ -126,8 +144,10 @@ def _plain(name: str) -> str:
 
 
 @lru_cache(4096)
-def _fits(told: tuple[str, ...], langs: tuple[str, str]) -> bool:
+def _fits(told: tuple[str, ...], langs: tuple[str, ...]) -> bool:
     """Return whether a row that names these languages, or this pair, is of the ones asked for."""
+    if len(langs) == 1:
+        return _serves(told[0], langs[0])
     pairs = [told] if len(told) == 2 else _pairs_in(told[0])
     return any(all(map(_serves, pair, langs)) for pair in pairs)
 

@@ -62,6 +62,13 @@ BAD = [
         (of_two("src_lang", "tgt_lang", ("en", "pt_PT"), ("en", "de")), ("en", "pt"), [0]),
         (of_two("SourceLanguage", "TargetLanguage", ("fr", "de"), ("en", "de")), ("en", "de"), [1]),
         (BAD, ("en", "de"), [2]),
+        # One column of languages, of the side that not all rows have in common.
+        (of_pairs("lang", "de", "fr", "de"), ("en", "de"), [0, 2]),
+        (of_pairs("Language", "German", "French"), ("de", "en"), [0]),
+        (of_pairs("tgt_lang", "zh-Hant", "ja", "en"), ("en", "zh_Hant"), [0]),
+        (of_pairs("source_language", "en", "de"), ("en", "de"), [0]),
+        (of_pairs("lang", "en", "de"), ("en", "de"), [0, 1]),  # in which they were written
+        (of_pairs("lang", "python", "rust"), ("en", "de"), [0, 1]),
     ],
 )
 def test_rows_of_the_pair_are_taken(
@@ -111,6 +118,11 @@ def test_a_table_without_the_pair_is_refused(tmp_path: Path) -> None:
     name = write_tsv(tmp_path, of_pairs("lp", "en-de", "en-zh_TW", "en-zh_TW"))
     with pytest.raises(DataError, match=r"x\.tsv: .* en-zh, .*en-zh_TW 2, en-de 1"):
         rows_of(name, ("en", "zh"))
+
+
+def test_a_table_of_another_language_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"x\.tsv: .* en-de, .*fr 2"):
+        rows_of(write_tsv(tmp_path, of_pairs("lang", "fr", "fr")), ("en", "de"))
 
 
 def test_others_are_no_part_of_train_or_test(tmp_path: Path, stderr: Stderr) -> None:
