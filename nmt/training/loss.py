@@ -185,13 +185,14 @@ def _of_chunk(
     dtype = logits.dtype
     logits = logits.float()
     probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
-    target_logits = logits.gather(1, column)[:, 0]
-    target_probabilities = probabilities.gather(1, column)[:, 0]
-    # log of the sum of exp(logits), from a logit and its probability
-    # A GPU would have to wait for the answer, and the meta device knows none.
+    target_logits = logits.gather(1, column)[:, 0]  # (rows,)
+    target_probabilities = probabilities.gather(1, column)[:, 0]  # (rows,)
+    # A logit less the log of its probability is the log of the sum of exp(logits). The target's
+    # needs no further pass, unless it underflows. But a GPU would have to wait for the answer, and
+    # the meta device knows none.
     if logits.device.type == "cpu" and target_probabilities.all():
         normaliser = target_logits - target_probabilities.log()  # (rows,)
-    else:  # the largest is never 0, but it takes two more passes to find it
+    else:  # that of the largest logit never does, but it takes two passes to find
         normaliser = logits.amax(-1) - probabilities.amax(-1).log()
     nll = (normaliser - target_logits).sum()
     if not with_gradient:
