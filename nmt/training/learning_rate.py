@@ -19,6 +19,8 @@ _FALL = 0.6
 """The updates of the fall, as a share of those until it is flat. Zhai et al. (2022, "Scaling
 Vision Transformers", section 3.5) call it a cool-down."""
 _SHORTEST_FALL = 0.1  # the same, if validations are far apart
+_LEAST_BLEU = 5.0
+"""Lower BLEU tells too little: it stays at 0 while the loss falls, and from 0.8 to 0.9 is chance."""
 
 
 def learning_rate(config: TrainingConfig, d_model: int, update: int, fall: Fall) -> float:
@@ -74,7 +76,8 @@ def fall_of(config: TrainingConfig, history: History) -> Fall:
 def _gains(config: TrainingConfig, history: History) -> list[tuple[int, float]]:
     """Return the updates that were validated, and what each gained since half as many updates.
 
-    A gain is a share of BLEU or chrF, as its logarithm, or of the perplexity.
+    A gain is a share of BLEU or chrF, as its logarithm, or of the perplexity. Where there is too
+    little to tell it, it is infinite.
     """
     if not history:
         return []
@@ -86,5 +89,7 @@ def _gains(config: TrainingConfig, history: History) -> list[tuple[int, float]]:
             if config.best_metric == "loss":
                 gains.append((update, before - value))
             else:
-                gains.append((update, math.log(value / before) if value and before else math.inf))
+                least = _LEAST_BLEU if config.best_metric == "bleu" else 0.0
+                is_telling = before and -value > least
+                gains.append((update, math.log(value / before) if is_telling else math.inf))
     return gains

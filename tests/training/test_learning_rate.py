@@ -82,6 +82,7 @@ def test_validation_is_flat_if_it_gained_little_since_half_the_updates(
         ([20.0, 23.0], (1_000, 1_600)),
         ([20.0, 22.0], (200, 320)),  # a tenth
         ([0.0, 0.0], (1_000, 1_600)),  # nothing learnt yet
+        ([4.0, 4.1], (1_000, 1_600)),  # too little to tell
         ([20.0, 0.0], (1_000, 1_600)),
     ],
 )
