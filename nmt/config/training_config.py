@@ -43,7 +43,7 @@ class TrainingConfig:
         "auto",
         "Type of weights and activations in the forward and backward pass. The optimiser always "
         "keeps an fp32 copy of the weights. tf32: fp32, but GPUs since Ampere compute products of "
-        "matrices in TF32. auto: bf16 on those GPUs, and on CPUs where a trial is at least 1.3 "
+        "matrices in TF32. auto: bf16 on those GPUs, and on CPUs where a trial is at least 1.2 "
         "times as fast and d_model at least 128; else fp32.",
         choices=("auto", "fp32", "tf32", "bf16", "fp16"),
     )

@@ -52,9 +52,9 @@ def chosen(run: Path) -> dict[str, Value]:
 
 @pytest.mark.parametrize(
     ("speed", "narrowest", "precision"),
-    [(1.31, 32, "bf16"), (1.29, 32, "fp32"), (1.31, 33, "fp32")],  # of a narrow model it varies
+    [(1.21, 32, "bf16"), (1.19, 32, "fp32"), (1.21, 33, "fp32")],  # of a narrow model it varies
 )
-def test_a_cpu_trains_in_bf16_if_a_trial_is_1_3_times_as_fast(
+def test_a_cpu_trains_in_bf16_if_a_trial_is_1_2_times_as_fast(
     toy: toy_training.Toy, capsys: Capture, speed: float, narrowest: int, precision: str
 ) -> None:
     let_be(toy, bf16=speed)
