@@ -131,8 +131,7 @@ def _nonbreaking_prefixes(language: str) -> Iterable[str]:
     of the lists is loaded by itself, which sacremoses has from 0.2 on.
     """
     package = find_spec("sacremoses")
-    assert package is not None
-    assert package.submodule_search_locations is not None
+    assert package and package.submodule_search_locations
     file = Path(package.submodule_search_locations[0], "_data_nonbreaking_prefixes.py")
     if not file.is_file():
         from sacremoses import NonbreakingPrefixes
@@ -140,8 +139,7 @@ def _nonbreaking_prefixes(language: str) -> Iterable[str]:
         yield from NonbreakingPrefixes().words(language)
         return
     spec = spec_from_file_location("sacremoses_lists", file)
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec and spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     lists = module.NONBREAKING_PREFIXES
