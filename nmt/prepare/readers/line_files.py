@@ -31,8 +31,6 @@ from nmt.tables.formats import FileRequest
 MAX_BAD_SHARE = 0.1
 """A larger share of bad lines means another encoding or other columns, not a few accidents."""
 _CHUNK_BYTES = 1 << 20
-# RuntimeError: it is encrypted, or of another version or compression.
-_OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 _LISTS = (".ids", ".xml")  # of documents, in archives of OPUS
 _LINK = re.compile(rb'<link\b[^>]*\bxtargets="[^";]+;[^";]+"')
 
@@ -265,7 +263,8 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             refuse_pointer(path, file.peek())
             with zipfile.ZipFile(file) as archive:
                 yield archive
-    except (*DAMAGE, *_OF_ZIP) as error:
+    # RuntimeError: it is encrypted, or of another version or compression.
+    except (*DAMAGE, zipfile.BadZipFile, RuntimeError) as error:
         if getattr(error, "errno", None):  # of the system, such as a full disk
             raise
         raise DataError(

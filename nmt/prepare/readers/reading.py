@@ -47,10 +47,9 @@ def blocks_of(reader: Reader, *, corpus: int = 0, start: int = 1) -> Iterator[Bl
 def _survey_rows(table: Table, advance: Advance) -> Survey:
     """Read a table once (DataError)."""
     validity = Validity(table.encoding)
-    request, rows = table.request, 0
-    text_bytes = missing = of_others = 0
+    request = table.request
+    rows = text_bytes = missing = of_others = first_row = 0
     first: Row | None = None
-    first_row = 0
     left_out = Counter[str]()
     codec, lost = table.encoding.line_codec, [0, 0]  # sources and targets without their letters
     for row in table.checked_rows(advance):
@@ -123,10 +122,8 @@ def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
     rows = (row for row in table.rows(lambda _: None) if not row.left_out)
     for row in islice(rows, start - 1, None):
         size = len(row.src) + len(row.tgt)
-        if waiting and (
-            len(waiting) == line_blocks.BLOCK_LINES
-            or waiting_bytes + size > line_blocks.BLOCK_BYTES
-        ):
+        is_full = waiting_bytes + size > line_blocks.BLOCK_BYTES
+        if waiting and (is_full or len(waiting) == line_blocks.BLOCK_LINES):
             yield _block(table, corpus, number, waiting)
             number += len(waiting)
             waiting, waiting_bytes = [], 0

@@ -123,10 +123,9 @@ class _Units:
         return units
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if not self._is_tmx:
-            if name != "tmx":
-                raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
-            self._is_tmx = True
+        if not self._is_tmx and name != "tmx":
+            raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
+        self._is_tmx = True
         if name == "tu":
             if self._is_in_unit:
                 raise DataError(
