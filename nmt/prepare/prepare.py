@@ -224,11 +224,10 @@ def _settings(
         used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
         used["normalization"] = None
     used |= {"languages": languages and asdict(languages), "fix": inputs.fixes}
-    used |= {"window": options.lines_a_pair, "annotations": None}
+    annotator = inputs.annotator
+    used |= {"window": options.lines_a_pair, "annotations": annotator and annotator.fingerprint}
     if inputs.identifier is not None:
         used["langid"] = inputs.identifier.fingerprint
-    if inputs.annotator is not None:
-        used["annotations"] = inputs.annotator.fingerprint
     return {name: value for name, value in used.items() if name not in _NOT_RECORDED}
 
 

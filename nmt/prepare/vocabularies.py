@@ -334,9 +334,8 @@ class _Learning(NamedTuple):
     @property
     def sample_size(self) -> int | None:
         """How many pairs to learn from; None: all."""
-        if self.options.sample_size is None and self.options.subwords != "bpe":
-            return _SAMPLE
-        return self.options.sample_size
+        default = None if self.options.subwords == "bpe" else _SAMPLE
+        return self.options.sample_size or default
 
     def drawn(self) -> Iterator[Block]:
         """Yield a sample of the pairs, drawn by their weights."""
