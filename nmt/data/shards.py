@@ -111,6 +111,14 @@ class TokenRows:
         starts = np.cumsum(self.lengths) - self.lengths
         return TokenRows.gather(self.ids, starts[rows], self.lengths[rows])
 
+    def replaced(self, places: Sequence[int], rows: Sequence[Sequence[int]]) -> TokenRows:
+        """Return these rows with others at some places."""
+        # The new rows stand after the old ones, and take the places of theirs.
+        order = np.arange(len(self))
+        order[places] = len(self) + np.arange(len(rows))
+        new = TokenRows.from_lists(rows, token_bytes=self.ids.itemsize)
+        return TokenRows.join([self, new]).take(order)
+
     def select(self, chosen: npt.NDArray[np.bool_]) -> TokenRows:
         """Return the rows for which `chosen` (rows,) is True."""
         if chosen.all():
