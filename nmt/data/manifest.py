@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.moses import STEPS, Moses, moses_rules
+from nmt.data.moses import STEPS, MosesRules, moses_rules
 from nmt.errors import DataError
 from nmt.system.files import parse_json, read_file, sha256_file
 
@@ -219,7 +219,7 @@ class DatasetInfo:
         return int(self.settings["max_length"])
 
     @property
-    def moses(self) -> tuple[Moses | None, Moses | None]:
+    def moses(self) -> MosesRules:
         # Folders that were prepared earlier have the first two steps only.
         steps = [step for step in STEPS if self.settings.get(f"moses_{step}")]
         return moses_rules(self.langs, steps)

@@ -28,7 +28,7 @@ from nmt.data.composition import compose_lines
 from nmt.data.folder import TEXT
 from nmt.data.language_tokens import spell_pair, tagged
 from nmt.data.manifest import FlawRecord
-from nmt.data.moses import Moses
+from nmt.data.moses import MosesRules
 from nmt.data.shards import TokenRows
 from nmt.data.word_ids import Subwords
 from nmt.prepare.block import Block, Hashes, Judgement, Misfit, Overlaps, Verdicts, Work
@@ -45,9 +45,6 @@ IDS = "bin"  # the suffix of a shard of ids, beside which one of text is kept
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
 _BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
-
-MosesRules = tuple[Moses | None, Moses | None]
-"""Moses' rules of the source and of the target, if they have some."""
 
 
 class EncodedBlock(NamedTuple):

@@ -16,7 +16,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
-from nmt.data.moses import STEPS, Moses, moses_rules
+from nmt.data.moses import STEPS, MosesRules, moses_rules
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import TMX, ZIP, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
@@ -327,7 +327,7 @@ class PrepareOptions:
         return [step for step in STEPS if getattr(self, f"moses_{step}")]
 
     @property
-    def moses(self) -> tuple[Moses | None, Moses | None]:
+    def moses(self) -> MosesRules:
         """Moses' rules of the source and of the target, if they have some."""
         return moses_rules(self.langs, self.moses_steps)
 

@@ -24,7 +24,7 @@ from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.epochs import mix
 from nmt.data.languages import of_country, primary_language, spoken_in
-from nmt.data.moses import Moses
+from nmt.data.moses import MosesRules
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import DataError, UsageError
@@ -201,9 +201,7 @@ class _Style(NamedTuple):
             )
 
 
-def check_moses(
-    texts: Sequence[SourceText], rules: Sequence[Moses | None], *, composes: bool
-) -> None:
+def check_moses(texts: Sequence[SourceText], rules: MosesRules, *, composes: bool) -> None:
     """Send lines of each training text through Moses' tokenisation and back, as translations go.
 
     composes: whether the vocabulary composes text before.
@@ -453,8 +451,7 @@ def _frequent_marks(side: TextSide, beside: TextSide) -> Iterator[tuple[int, str
     lost = Counter(chain.from_iterable(map(set.difference, marks, others)))
     lines = [words for words in map(str.split, side.lines) if len(words) > 1]
     for place in (0, -1):
-        words = Counter(words[place] for words in lines).most_common(1)
-        for word, count in words:
+        for word, count in Counter(words[place] for words in lines).most_common(1):
             fewest = _FEWEST_PAIRS if word.isalpha() else _FEWEST_LINES
             if len(word) > 1 and count > max(fewest - 1, _NEARLY_ALL * len(side.lines)):
                 yield count, f"begin or end with {printable(word)}; take it off"
