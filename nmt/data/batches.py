@@ -396,8 +396,7 @@ def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths, *, on_gpu: bool = F
 def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
     """Return the order of pairs by their longer side, then by both; the longest come first."""
     longer = np.maximum(src_lengths, tgt_lengths)
-    order: Indices = np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
-    return order
+    return np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:

@@ -82,8 +82,7 @@ class PairDataset:
         counts = np.zeros(1, np.int64)
         for shard in self._shards:
             counts = _add_counts(counts, np.bincount(shard.count_in_sources(separator)))
-        listed: list[int] = counts.tolist()
-        return listed
+        return counts.tolist()
 
     def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
         """Yield each shard with some of the pairs, which ones, and their indices in the shard.

@@ -22,14 +22,12 @@ _CHARACTERS_A_TYPO = 40
 
 
 def upper_case(pair: Pair, _: random.Random) -> Pair:
-    src, tgt = pair
-    return src.upper(), tgt.upper()
+    return pair[0].upper(), pair[1].upper()
 
 
 def title_case(pair: Pair, _: random.Random) -> Pair:
     """Begin each word of both sides with a capital."""
-    src, tgt = pair
-    return _titled(src), _titled(tgt)
+    return _titled(pair[0]), _titled(pair[1])
 
 
 def _titled(line: str) -> str:

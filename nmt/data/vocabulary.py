@@ -152,6 +152,8 @@ class Vocabulary:
         is_unused = processor.is_unused(list(range(len(tokens))))
         is_control = processor.is_control(list(range(len(tokens))))
         self._others = {p.removeprefix(STRANGE): id_ for p, id_ in ids_of.items() if is_unused[id_]}
+        self.covers_all_text = bool(processor.is_byte(processor.piece_to_id("<0x00>")))
+        """Whether the vocabulary has byte fallback, so that no character is unknown."""
         self.known = ids_of.get(READ_AS_UNK, len(tokens))
         """How many ids `encode` can return: those before `READ_AS_UNK`, or all."""
         self._controls = {piece: id_ for piece, id_ in ids_of.items() if is_control[id_]}
@@ -178,11 +180,6 @@ class Vocabulary:
         both = (self.pieces, other.pieces)
         mine, theirs = ([piece.removeprefix(STRANGE) for piece in tokens] for tokens in both)
         return mine == theirs
-
-    @property
-    def covers_all_text(self) -> bool:
-        """Whether the vocabulary has byte fallback, so that no character is unknown."""
-        return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))
 
     @cached_property
     def composes(self) -> bool:
