@@ -102,6 +102,12 @@ class Block:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""
         return self.numbers[row] if self.numbers else self.number + row
 
+    def shown(self, row: int) -> tuple[str, str]:
+        """Return the source and target of a row (from 0), whatever their bytes are."""
+        raw = (side.split(b"\n", row + 1)[row].removesuffix(b"\r") for side in (self.src, self.tgt))
+        src, tgt = (line.decode(self.encoding.line_codec, "backslashreplace") for line in raw)
+        return src, tgt
+
     def select(self, rows: Rows) -> Block:
         """Return the lines at `rows` (from 0, ascending, at least one) as a block.
 
@@ -203,9 +209,7 @@ class TextSide:
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
-        rows = np.searchsorted(self.bounds, places, side="right") - 1
-        each: Rows = np.unique(rows)
-        return each
+        return np.unique(np.searchsorted(self.bounds, places, side="right") - 1)
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """Return the sum of the table's values over the characters of each line: (lines,).
@@ -354,9 +358,3 @@ def decode_side(
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return TextSide(text.removesuffix("\n").split("\n"), np.zeros(lines, np.bool_), classes)
-
-
-def show_line(raw: bytes, position: int, encoding: Encoding) -> str:
-    """Return line `at` (from 0) of a block's side in printable form, whatever its bytes are."""
-    line = raw.split(b"\n", position + 1)[position].removesuffix(b"\r")
-    return line.decode(encoding.line_codec, "backslashreplace")

@@ -414,8 +414,5 @@ def write_vocabularies(
     for name, vocabulary in zip(names, vocabularies, strict=True):
         with atomic_writer(folder / name) as file:
             file.write(vocabulary.model)
-    return VocabularyRecord(
-        files=tuple(record_file(folder / name) for name in names),
-        sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
-        given=given,
-    )
+    files = tuple(record_file(folder / name) for name in names)
+    return VocabularyRecord(files, sizes=tuple(map(len, vocabularies)), given=given)

@@ -335,10 +335,10 @@ class Validity:
 
     def warnings(self, name: str, lines: int, unit: str) -> tuple[str, ...]:
         """Return what is odd about so many lines; DataError if too many are not valid."""
-        warnings = []
+        warnings, codec = [], self._encoding.name
         if self._bad:
             warnings.append(
-                f"{name} {unit} {self._first_bad:,} is not valid {self._encoding.name} "
+                f"{name} {unit} {self._first_bad:,} is not valid {codec} "
                 f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
             if self._bad > MAX_BAD_SHARE * lines:
@@ -347,8 +347,6 @@ class Validity:
                 )
         self.look_at(b"", final=True)
         is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
-        if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":
-            warnings.append(
-                f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
-            )
+        if is_utf8 and self._encoding.by_line and codec != "utf-8":
+            warnings.append(f"{name} is valid UTF-8 but is read as {codec}; check --encoding")
         return tuple(warnings)

@@ -47,7 +47,7 @@ def blocks_of(reader: Reader, *, corpus: int = 0, start: int = 1) -> Iterator[Bl
 def _survey_rows(table: Table, advance: Advance) -> Survey:
     """Read a table once (DataError)."""
     validity = Validity(table.encoding)
-    request = table.request
+    request, prefix = table.request, table.request.prefix
     rows = text_bytes = missing = of_others = first_row = 0
     first: Row | None = None
     left_out = Counter[str]()
@@ -74,14 +74,12 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     others = ", ".join(f"{why} {count:,}" for why, count in left_out.most_common(_SHOWN))
     if others and not rows:
         raise DataError(
-            f"{request.prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
+            f"{prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
             "and --tgt, and the columns"
         )
     if others:
         total = rows + left_out.total()
-        console.notice(
-            f"{request.prefix}: {total - rows:,} of {total:,} rows are left out: {others}"
-        )
+        console.notice(f"{prefix}: {total - rows:,} of {total:,} rows are left out: {others}")
     for name, count in zip(table.sides, lost, strict=True):
         if count > _MOST_LOST * rows:
             raise DataError(
@@ -92,7 +90,7 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     if first is not None:
         shown = first.src.decode(errors="replace")[:60]
         told = (
-            f"{request.prefix}: {missing:,} of {rows:,} rows {table.fault}, such as row "
+            f"{prefix}: {missing:,} of {rows:,} rows {table.fault}, such as row "
             f"{first_row:,}: {shown!r}"
         )
         if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
