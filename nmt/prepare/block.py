@@ -251,7 +251,7 @@ class Pairs:
     def sides(self) -> tuple[TextSide, TextSide]:
         return self.src, self.tgt
 
-    @property
+    @cached_property
     def lacking(self) -> Mask:
         """Which pairs lack a side: (pairs,)."""
         return np.isin(self.numbers, list(self.block.missing))

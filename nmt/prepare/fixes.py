@@ -164,7 +164,8 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
 
     Returns the pairs, and how many lines have a flaw, by side and kind.
     """
-    flaws, sides, lacking = [], [], np.flatnonzero(pairs.lacking).tolist()
+    flaws, sides = [], []
+    lacking = np.flatnonzero(pairs.lacking).tolist()
     for name, side in zip(("src", "tgt"), pairs.sides, strict=True):
         for kind, (find, first_flaw) in _KINDS.items():
             rows = find(side).tolist()
