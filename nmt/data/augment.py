@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -81,20 +82,14 @@ def _augmented(
                 lines[row] = change(lines[row], draw)
     new_src, new_tgt = data.encode(text.corpora(pairs[changed]), lines)
     longest = data.info.max_length
-    fits = np.array(
-        [
-            bool(line[0].strip() and src and tgt) and max(len(src), len(tgt)) <= longest
-            for line, src, tgt in zip(lines, new_src, new_tgt, strict=True)
-        ]
+    fits = [
+        bool(line[0].strip() and src and tgt) and max(len(src), len(tgt)) <= longest
+        for line, src, tgt in zip(lines, new_src, new_tgt, strict=True)
+    ]
+    return (
+        src.replaced(changed[fits].tolist(), list(compress(new_src, fits))),
+        tgt.replaced(changed[fits].tolist(), list(compress(new_tgt, fits))),
     )
-    # The new rows stand after those of the shards, and take their places.
-    order = np.arange(len(pairs))
-    order[changed[fits]] = len(pairs) + np.flatnonzero(fits)
-    whole_src, whole_tgt = (
-        TokenRows.join([old, TokenRows.from_lists(new, token_bytes=old.ids.itemsize)]).take(order)
-        for old, new in ((src, new_src), (tgt, new_tgt))
-    )
-    return whole_src, whole_tgt
 
 
 def _lines(text: PairDataset, pairs: Indices) -> list[Pair]:

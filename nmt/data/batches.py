@@ -274,17 +274,15 @@ def collate(
         src=_packed(src, EOS_ID, src_padding, longest, bounds),
         tgt_in=_packed(tgt, BOS_ID, tgt_padding, longest, bounds),
         targets=torch.from_numpy(_with_ends(tgt, EOS_ID)),
-        links=None if links is None else _links(*lengths, links, on_gpu=on_gpu),
+        links=None if links is None else _links(lengths, links, on_gpu=on_gpu),
     )
 
 
-def _links(src_lengths: Lengths, tgt_lengths: Lengths, links: Indices, *, on_gpu: bool) -> Links:
+def _links(lengths: tuple[Lengths, Lengths], links: Indices, *, on_gpu: bool) -> Links:
     """Return links of pairs whose eos has none."""
-    bounds = group_bounds(src_lengths, tgt_lengths, on_gpu=on_gpu)
-    src, tgt = (
-        _groups(lengths.astype(np.int64) + 1, bounds, 0) for lengths in (src_lengths, tgt_lengths)
-    )
-    with_eos = np.insert(links, np.cumsum(tgt_lengths, dtype=np.int64), NO_LINK)
+    bounds = group_bounds(*lengths, on_gpu=on_gpu)
+    src, tgt = (_groups(side.astype(np.int64) + 1, bounds, 0) for side in lengths)
+    with_eos = np.insert(links, np.cumsum(lengths[1], dtype=np.int64), NO_LINK)
     return Links(torch.from_numpy(with_eos), src, tgt)
 
 
@@ -398,8 +396,7 @@ def group_bounds(src_lengths: Lengths, tgt_lengths: Lengths, *, on_gpu: bool = F
 def longest_first(src_lengths: Lengths, tgt_lengths: Lengths) -> Indices:
     """Return the order of pairs by their longer side, then by both; the longest come first."""
     longer = np.maximum(src_lengths, tgt_lengths)
-    order: Indices = np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
-    return order
+    return np.lexsort((src_lengths + tgt_lengths, longer))[::-1]
 
 
 def split_update(src_lengths: Lengths, tgt_lengths: Lengths, *, world_size: int) -> list[Indices]:

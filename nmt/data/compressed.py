@@ -65,19 +65,12 @@ class _Gzip:
 
     def __init__(self) -> None:
         self._file = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        self.needs_input = True
-
-    @property
-    def eof(self) -> bool:
-        return self._file.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._file.unused_data
+        self.needs_input, self.eof, self.unused_data = True, False, b""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         text = self._file.decompress(data or self._file.unconsumed_tail, max_length)
         self.needs_input = len(text) < max_length
+        self.eof, self.unused_data = self._file.eof, self._file.unused_data
         return text
 
 

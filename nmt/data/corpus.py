@@ -65,7 +65,7 @@ class Encoding(NamedTuple):
         return self.name if self.by_line else "utf-8"
 
     def decode(self, line: bytes, *, number: int) -> str | None:
-        """Return the text of line `number`, or None if its bytes are not valid."""
+        """Return the text of line `number`, or of lines from it on; None if it is not valid."""
         try:
             text = line.decode(self.line_codec)
             if self.line_codec != "utf-8":
@@ -151,9 +151,8 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _find_side(prefix: str, lang: str) -> Path:
-    plain = Path(f"{prefix}.{lang}")
-    candidates = [plain, *(plain.with_name(plain.name + suffix) for suffix in SUFFIXES)]
-    files = [candidate for candidate in candidates if is_there(candidate)]
+    candidates = [Path(f"{prefix}.{lang}{suffix}") for suffix in ("", *SUFFIXES)]
+    plain, files = candidates[0], list(filter(is_there, candidates))
     if len(files) > 1:
         names = " and ".join(map(str, files))
         raise DataError(f"{names} both exist; remove or rename one of them")

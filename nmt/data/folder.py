@@ -61,13 +61,11 @@ class PairDataset:
 
     def rows(self, indices: Indices) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""
-        parts, places = [], []
-        for shard, chosen, within in self._by_shard(indices):
-            parts.append(shard.rows(within))
-            places.append(chosen)
+        by_shard = list(self._by_shard(indices))
+        parts = [shard.rows(within) for shard, _, within in by_shard]
         if len(parts) == 1:
             return parts[0]
-        order = np.argsort(np.concatenate(places))
+        order = np.argsort(np.concatenate([chosen for _, chosen, _ in by_shard]))
         src, tgt = (TokenRows.join([part[side] for part in parts]).take(order) for side in (0, 1))
         return src, tgt
 
@@ -84,8 +82,7 @@ class PairDataset:
         counts = np.zeros(1, np.int64)
         for shard in self._shards:
             counts = _add_counts(counts, np.bincount(shard.count_in_sources(separator)))
-        listed: list[int] = counts.tolist()
-        return listed
+        return counts.tolist()
 
     def _by_shard(self, indices: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
         """Yield each shard with some of the pairs, which ones, and their indices in the shard.

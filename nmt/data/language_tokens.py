@@ -122,13 +122,11 @@ class LanguageTokens:
         """
         if self.pairs:
             return self._choose_pair(own, wanted)
-        chosen = []
         for side, default, lang, option in zip(SIDES, own, wanted, OPTIONS, strict=True):
             if not self.has_choice(side):
                 check_only(default, lang, option)
             self.check(side, lang or default, option, is_given=lang is not None)
-            chosen.append(lang or default)
-        return chosen[0], chosen[1]
+        return wanted[0] or own[0], wanted[1] or own[1]
 
     def _choose_pair(self, own: Langs, wanted: Wanted) -> Langs:
         """Choose among the pairs that the model was trained for.

@@ -243,9 +243,8 @@ def is_language(name: str) -> bool:
     match = _NAME.fullmatch(name.strip()) if len(name) <= _LONGEST_NAME else None
     if not match:
         return False
-    return is_code(name.strip()) or any(
-        _folded(match["name"]) in names for names in _english_names().values()
-    )
+    folded = _folded(match["name"])
+    return is_code(name.strip()) or any(folded in names for names in _english_names().values())
 
 
 def english_name(code: str) -> str:

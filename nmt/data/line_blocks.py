@@ -53,8 +53,7 @@ class Lines:
         left = self._buffer[self._at :]
         self._ends = self._ends - self._at
         self._at = 0
-        chunk = next(self._chunks, b"")
-        if chunk:
+        if chunk := next(self._chunks, b""):
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LINE_FEED)
             self._ends = np.concatenate([self._ends, ends + (len(left) + 1)])
         else:

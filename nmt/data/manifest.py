@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.moses import STEPS, Moses, moses_rules
+from nmt.data.moses import STEPS, MosesRules, moses_rules
 from nmt.errors import DataError
 from nmt.system.files import parse_json, read_file, sha256_file
 
@@ -219,7 +219,7 @@ class DatasetInfo:
         return int(self.settings["max_length"])
 
     @property
-    def moses(self) -> tuple[Moses | None, Moses | None]:
+    def moses(self) -> MosesRules:
         # Folders that were prepared earlier have the first two steps only.
         steps = [step for step in STEPS if self.settings.get(f"moses_{step}")]
         return moses_rules(self.langs, steps)
@@ -243,11 +243,8 @@ class DatasetInfo:
     @property
     def files(self) -> tuple[FileRecord | ShardRecord, ...]:
         """Every file of the folder except `dataset.json` itself."""
-        files: list[FileRecord | ShardRecord] = [
-            *self.vocabulary.files,
-            self.rejects,
-            self.rejects_text,
-        ]
+        files: list[FileRecord | ShardRecord] = [*self.vocabulary.files]
+        files += [self.rejects, self.rejects_text]
         for split in self.splits:
             files += [*split.shards, *split.text, *split.overlaps, *split.side_columns]
         return tuple(files)
@@ -262,6 +259,15 @@ def read_info(folder: Path) -> DatasetInfo:
     path = folder / FILE_NAME
     try:
         content = parse_json(read_file(path))
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if version != FORMAT_VERSION:
+            raise DataError(
+                f"{folder} has format version {version}, but this nmt reads version "
+                f"{FORMAT_VERSION}; run `nmt prepare` again into a new folder"
+            )
+        info: DatasetInfo = build_value(DatasetInfo, content, "")
+        for name, kind in _NEEDED.items():
+            build_value(kind, info.settings.get(name), f"settings.{name}")
     except (FileNotFoundError, NotADirectoryError):
         if not folder.exists():
             lack = "there is no such folder"
@@ -272,18 +278,6 @@ def read_info(folder: Path) -> DatasetInfo:
         raise DataError(
             f"{folder} is not a data folder: {lack}; make one with `nmt prepare`"
         ) from None
-    except ValueError as error:
-        raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
-    version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
-        raise DataError(
-            f"{folder} has format version {version}, but this nmt reads version {FORMAT_VERSION}; "
-            "run `nmt prepare` again into a new folder"
-        )
-    try:
-        info: DatasetInfo = build_value(DatasetInfo, content, "")
-        for name, kind in _NEEDED.items():
-            build_value(kind, info.settings.get(name), f"settings.{name}")
     except ValueError as error:
         raise DataError(f"{path}: damaged: {error}; run `nmt prepare` again") from None
     return info

@@ -70,6 +70,10 @@ class Moses(NamedTuple):
         return " ".join(due.split()), " ".join(self.undo(self.apply(line)).split())
 
 
+MosesRules = tuple[Moses | None, Moses | None]
+"""The rules of the source and of the target, if they have some."""
+
+
 @cache
 def _tool(name: str, lang: str) -> Any:
     """Return an object of a class of sacremoses for a language."""
@@ -80,8 +84,7 @@ def _tool(name: str, lang: str) -> Any:
 
 def tokenized(line: str, lang: str) -> str:
     """Return the tokens, not escaped, of Moses' `tokenizer.perl -l LANG`, as papers score them."""
-    tokens: str = _tool("MosesTokenizer", lang).tokenize(line, return_str=True, escape=False)
-    return tokens
+    return str(_tool("MosesTokenizer", lang).tokenize(line, return_str=True, escape=False))
 
 
 def tokenizer_name(lang: str) -> str:
@@ -97,7 +100,7 @@ def has_moses_rules(lang: str) -> bool:
     return primary_language(lang) in NonbreakingPrefixes().available_langs.values()
 
 
-def moses_rules(langs: tuple[str, str], steps: Container[str]) -> tuple[Moses | None, Moses | None]:
+def moses_rules(langs: tuple[str, str], steps: Container[str]) -> MosesRules:
     """Return the Moses rules for source and target lines, None for no step."""
     done = [step in steps for step in STEPS]
     if not any(done):
@@ -131,8 +134,7 @@ def _nonbreaking_prefixes(language: str) -> Iterable[str]:
     of the lists is loaded by itself, which sacremoses has from 0.2 on.
     """
     package = find_spec("sacremoses")
-    assert package is not None
-    assert package.submodule_search_locations is not None
+    assert package and package.submodule_search_locations
     file = Path(package.submodule_search_locations[0], "_data_nonbreaking_prefixes.py")
     if not file.is_file():
         from sacremoses import NonbreakingPrefixes
@@ -140,8 +142,7 @@ def _nonbreaking_prefixes(language: str) -> Iterable[str]:
         yield from NonbreakingPrefixes().words(language)
         return
     spec = spec_from_file_location("sacremoses_lists", file)
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec and spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     lists = module.NONBREAKING_PREFIXES

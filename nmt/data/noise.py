@@ -11,6 +11,7 @@ import random
 import re
 import string
 import unicodedata
+from collections import Counter
 
 Pair = tuple[str, str]
 
@@ -21,14 +22,12 @@ _CHARACTERS_A_TYPO = 40
 
 
 def upper_case(pair: Pair, _: random.Random) -> Pair:
-    src, tgt = pair
-    return src.upper(), tgt.upper()
+    return pair[0].upper(), pair[1].upper()
 
 
 def title_case(pair: Pair, _: random.Random) -> Pair:
     """Begin each word of both sides with a capital."""
-    src, tgt = pair
-    return _titled(src), _titled(tgt)
+    return _titled(pair[0]), _titled(pair[1])
 
 
 def _titled(line: str) -> str:
@@ -83,12 +82,8 @@ def placeholders(pair: Pair, draw: random.Random) -> Pair:
     """
     src, tgt = pair
     symbol = _symbol(draw)
-    src_numbers, tgt_numbers = _NUMBER.findall(src), _NUMBER.findall(tgt)
-    shared = [
-        number
-        for number in src_numbers
-        if src_numbers.count(number) == tgt_numbers.count(number) == 1
-    ]
+    src_numbers, tgt_numbers = (Counter(_NUMBER.findall(line)) for line in pair)
+    shared = [number for number, times in src_numbers.items() if times == tgt_numbers[number] == 1]
     if shared:
         old = draw.choice(shared)
         return _replaced(src, old, symbol), _replaced(tgt, old, symbol)

@@ -159,11 +159,8 @@ class PieceModel:
     def renumbered(self) -> PieceModel:
         """Return a model that segments alike, with our special pieces first."""
         names = {piece.text for piece in SPECIAL.values()}
-        kept = [
-            piece
-            for piece in self.pieces
-            if piece.kind is not Kind.UNKNOWN and piece.text not in names
-        ]
+        known = (piece for piece in self.pieces if piece.kind is not Kind.UNKNOWN)
+        kept = [piece for piece in known if piece.text not in names]
         controls = {piece.text for piece in kept if piece.kind is Kind.CONTROL}
         return self.reordered([piece.text for piece in kept], controls)
 

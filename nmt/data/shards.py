@@ -111,6 +111,14 @@ class TokenRows:
         starts = np.cumsum(self.lengths) - self.lengths
         return TokenRows.gather(self.ids, starts[rows], self.lengths[rows])
 
+    def replaced(self, places: Sequence[int], rows: Sequence[Sequence[int]]) -> TokenRows:
+        """Return these rows with others at some places."""
+        # The new rows stand after the old ones, and take the places of theirs.
+        order = np.arange(len(self))
+        order[places] = len(self) + np.arange(len(rows))
+        new = TokenRows.from_lists(rows, token_bytes=self.ids.itemsize)
+        return TokenRows.join([self, new]).take(order)
+
     def select(self, chosen: npt.NDArray[np.bool_]) -> TokenRows:
         """Return the rows for which `chosen` (rows,) is True."""
         if chosen.all():
@@ -206,6 +214,7 @@ class Shard:
         (crc,) = _CRC.unpack_from(content, _HEADER.size)
         self.path = path
         self.token_bytes, self.corpus = header.token_bytes, header.corpus
+        self.src_tokens, self.tgt_tokens = header.src_tokens, header.tgt_tokens
         position = _BODY_AT
 
         def take(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
@@ -214,14 +223,12 @@ class Shard:
             position += part.nbytes
             return part
 
-        self._src_offsets = take(_OFFSET, header.pairs + 1)
-        self._tgt_offsets = take(_OFFSET, header.pairs + 1)
+        offsets = [take(_OFFSET, header.pairs + 1) for _ in range(2)]
         self._lines = take(_LINE, header.pairs)
-        if _checksum(raw, self._src_offsets, self._tgt_offsets, self._lines) != crc:
+        if _checksum(raw, *offsets, self._lines) != crc:
             raise DataError(f"{path}: this shard is altered or damaged; {_AGAIN}")
-        self._src: Ids = take(ID_TYPES[self.token_bytes], header.src_tokens)
-        self._tgt: Ids = take(ID_TYPES[self.token_bytes], header.tgt_tokens)
-        self._sides = (self._src, self._src_offsets), (self._tgt, self._tgt_offsets)
+        ids = [take(ID_TYPES[self.token_bytes], n) for n in (self.src_tokens, self.tgt_tokens)]
+        self._sides = tuple(zip(ids, offsets, strict=True))
         # The checksum has touched all pages; used ones come back from the page cache.
         content.madvise(mmap.MADV_DONTNEED)
 
@@ -243,15 +250,7 @@ class Shard:
         return cls(path, content)
 
     def __len__(self) -> int:
-        return len(self._src_offsets) - 1
-
-    @property
-    def src_tokens(self) -> int:
-        return len(self._src)
-
-    @property
-    def tgt_tokens(self) -> int:
-        return len(self._tgt)
+        return len(self._lines)
 
     def all_lengths(self) -> tuple[Lengths, Lengths]:
         """Return the source and target tokens of each pair, without eos: (pairs,) each."""
@@ -267,7 +266,8 @@ class Shard:
 
     def count_in_sources(self, token: int) -> npt.NDArray[np.int64]:
         """Return how often each source has a token: (pairs,)."""
-        return np.diff(np.searchsorted(np.flatnonzero(self._src == token), self._src_offsets))
+        ids, offsets = self._sides[0]
+        return np.diff(np.searchsorted(np.flatnonzero(ids == token), offsets))
 
     def rows(self, indices: npt.NDArray[np.int64]) -> tuple[TokenRows, TokenRows]:
         """Return copies of the source and target ids of some pairs, in the order of `indices`."""

@@ -72,7 +72,6 @@ _TAB_RULE = "9\t20\n"  # in SentencePiece's form: a tab becomes a space
 _STAND_IN_OF = {letter: chr(0xE01EF - number) for number, letter in enumerate(MODIFIERS)}
 _LETTER_OF = {sign: letter for letter, sign in _STAND_IN_OF.items()}
 _REPLACED = re.compile(f"[{MODIFIERS}{min(_LETTER_OF)}-{max(_LETTER_OF)}]")
-_IDENTITY = "identity"
 # In some releases the trainer's positions inside a word have 16 bits; longer lines are split.
 _LONGEST_LEARNT = 50_000
 _SPACE = "\u2581"
@@ -153,6 +152,8 @@ class Vocabulary:
         is_unused = processor.is_unused(list(range(len(tokens))))
         is_control = processor.is_control(list(range(len(tokens))))
         self._others = {p.removeprefix(STRANGE): id_ for p, id_ in ids_of.items() if is_unused[id_]}
+        self.covers_all_text = bool(processor.is_byte(processor.piece_to_id("<0x00>")))
+        """Whether the vocabulary has byte fallback, so that no character is unknown."""
         self.known = ids_of.get(READ_AS_UNK, len(tokens))
         """How many ids `encode` can return: those before `READ_AS_UNK`, or all."""
         self._controls = {piece: id_ for piece, id_ in ids_of.items() if is_control[id_]}
@@ -160,6 +161,10 @@ class Vocabulary:
         starts = (self._controls.get(name, self.known) for name in (ADDED, ADDED_WITH_SPACE))
         added = range(min(starts), self.known)
         self._added = {tokens[id_]: id_ for id_ in added if not is_control[id_]}
+        self.has_added_tokens = bool(self._added)
+        """Whether some pieces are split off from text before it is segmented."""
+        self.separator = self._controls.get(SEPARATOR)
+        """The id of the piece between the lines of a window, if there is one."""
         self.barred_ids = tuple(i for i in range(len(self)) if i != EOS_ID and self._is_barred(i))
 
     @classmethod
@@ -175,11 +180,6 @@ class Vocabulary:
         both = (self.pieces, other.pieces)
         mine, theirs = ([piece.removeprefix(STRANGE) for piece in tokens] for tokens in both)
         return mine == theirs
-
-    @property
-    def covers_all_text(self) -> bool:
-        """Whether the vocabulary has byte fallback, so that no character is unknown."""
-        return bool(self._processor.is_byte(self._processor.piece_to_id("<0x00>")))
 
     @cached_property
     def composes(self) -> bool:
@@ -220,7 +220,7 @@ class Vocabulary:
     def encode_text(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of text that begins no line."""
         prepared = self.prepared(lines)
-        if not self._added:
+        if not self.has_added_tokens:
             return self.segmented(prepared)
         # The longest one first, where one is the beginning of another.
         added = re.compile(f"({'|'.join(map(re.escape, sorted(self._added, reverse=True)))})")
@@ -236,11 +236,6 @@ class Vocabulary:
                     row += space
             rows.append(row)
         return rows
-
-    @property
-    def has_added_tokens(self) -> bool:
-        """Whether some pieces are split off from text before it is segmented."""
-        return bool(self._added)
 
     def segmented(self, prepared: Sequence[str]) -> list[list[int]]:
         """Return the ids of text that Moses' rules were applied to, and that has no added token."""
@@ -331,11 +326,6 @@ class Vocabulary:
     def has_control(self, piece: str) -> bool:
         """Whether there is a control piece, such as a language token."""
         return piece in self._controls
-
-    @property
-    def separator(self) -> int | None:
-        """The id of the piece between the lines of a window, if there is one."""
-        return self._controls.get(SEPARATOR)
 
     def has_symbol(self, symbol: str) -> bool:
         """Whether a separate word, such as a tag, is one piece."""
@@ -479,7 +469,7 @@ def learn_vocabulary(
 @contextlib.contextmanager
 def _rules(normalization: str) -> Iterator[dict[str, Any]]:
     """Give the trainer's options for rules of normalisation, which it reads from a file."""
-    if normalization not in (NFC, _IDENTITY):
+    if normalization not in (NFC, "identity"):
         yield {"normalization_rule_name": normalization}
         return
     with tempfile.TemporaryDirectory() as folder:

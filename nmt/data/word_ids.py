@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 
 from nmt.data.language_tokens import LanguageTokens
-from nmt.data.moses import Moses
+from nmt.data.moses import MosesRules
 from nmt.data.pieces import PieceModel
 from nmt.data.shards import ID_TYPES, TokenRows, token_bytes_for
 from nmt.data.vocabulary import ANNOTATION, Vocabulary
@@ -155,7 +155,7 @@ class Subwords:
 
     models: tuple[bytes, ...]
     """Serialised SentencePiece models: one for both languages, or source and target."""
-    moses: tuple[Moses | None, Moses | None]
+    moses: MosesRules
     languages: LanguageTokens | None
 
     def encode(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -101,6 +101,12 @@ class Block:
     def line_number(self, row: int) -> int:
         """Return the line number in the text (from 1) of a row of the block (from 0)."""
         return self.numbers[row] if self.numbers else self.number + row
+
+    def shown(self, row: int) -> tuple[str, str]:
+        """Return the source and target of a row (from 0), whatever their bytes are."""
+        raw = (side.split(b"\n", row + 1)[row].removesuffix(b"\r") for side in (self.src, self.tgt))
+        src, tgt = (line.decode(self.encoding.line_codec, "backslashreplace") for line in raw)
+        return src, tgt
 
     def select(self, rows: Rows) -> Block:
         """Return the lines at `rows` (from 0, ascending, at least one) as a block.
@@ -203,9 +209,7 @@ class TextSide:
 
     def rows_of(self, places: Rows) -> Rows:
         """Return the lines, each once, that places in the joined text are in: (rows,)."""
-        rows = np.searchsorted(self.bounds, places, side="right") - 1
-        each: Rows = np.unique(rows)
-        return each
+        return np.unique(np.searchsorted(self.bounds, places, side="right") - 1)
 
     def sums(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """Return the sum of the table's values over the characters of each line: (lines,).
@@ -238,17 +242,19 @@ class Pairs:
     def decode(cls, block: Block) -> Pairs:
         """Return the pairs of a block."""
         number, lines = block.number, block.lines
-        src, tgt = (
-            decode_side(
-                raw, block.encoding, characters.classes_for(lang), number=number, lines=lines
-            )
-            for raw, lang in zip((block.src, block.tgt), block.langs, strict=True)
-        )
+        decode = partial(decode_side, encoding=block.encoding, number=number, lines=lines)
+        sides = zip((block.src, block.tgt), block.langs, strict=True)
+        src, tgt = (decode(raw, classes=characters.classes_for(lang)) for raw, lang in sides)
         return cls(block, src, tgt)
 
     @property
     def sides(self) -> tuple[TextSide, TextSide]:
         return self.src, self.tgt
+
+    @cached_property
+    def lacking(self) -> Mask:
+        """Which pairs lack a side: (pairs,)."""
+        return np.isin(self.numbers, list(self.block.missing))
 
     @property
     def none(self) -> Mask:
@@ -341,13 +347,8 @@ def decode_side(
     raw: bytes, encoding: Encoding, classes: characters.Classes, *, number: int, lines: int
 ) -> TextSide:
     """Return the decoded side of a block whose first line has the given number (from 1)."""
-    is_bad = np.zeros(lines, np.bool_)
-    codec = encoding.line_codec
-    try:
-        text = raw.decode(codec)
-        if codec != "utf-8":
-            text.encode()  # a few codecs decode to lone surrogates, which are not text
-    except UnicodeError:
+    text = encoding.decode(raw, number=number)
+    if text is None:
         decoded = [
             encoding.decode(line.removesuffix(b"\r"), number=number + index)
             for index, line in enumerate(raw.split(b"\n")[:lines])
@@ -356,15 +357,4 @@ def decode_side(
         return TextSide([line or "" for line in decoded], is_bad, classes)
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    split = text.split("\n")
-    if text.endswith("\n"):
-        split.pop()
-    if number == 1:
-        split[0] = split[0].removeprefix("\ufeff")
-    return TextSide(split, is_bad, classes)
-
-
-def show_line(raw: bytes, position: int, encoding: Encoding) -> str:
-    """Return line `at` (from 0) of a block's side in printable form, whatever its bytes are."""
-    line = raw.split(b"\n", position + 1)[position].removesuffix(b"\r")
-    return line.decode(encoding.line_codec, "backslashreplace")
+    return TextSide(text.removesuffix("\n").split("\n"), np.zeros(lines, np.bool_), classes)

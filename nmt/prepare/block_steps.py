@@ -28,7 +28,7 @@ from nmt.data.composition import compose_lines
 from nmt.data.folder import TEXT
 from nmt.data.language_tokens import spell_pair, tagged
 from nmt.data.manifest import FlawRecord
-from nmt.data.moses import Moses
+from nmt.data.moses import MosesRules
 from nmt.data.shards import TokenRows
 from nmt.data.word_ids import Subwords
 from nmt.prepare.block import Block, Hashes, Judgement, Misfit, Overlaps, Verdicts, Work
@@ -45,9 +45,6 @@ IDS = "bin"  # the suffix of a shard of ids, beside which one of text is kept
 # SentencePiece's longest piece: a line of n characters has at least n / 16 tokens.
 _PIECE_CHARACTERS = 16
 _BETWEEN = "\x1e"  # between the lines of a window in its text, which tells windows apart
-
-MosesRules = tuple[Moses | None, Moses | None]
-"""Moses' rules of the source and of the target, if they have some."""
 
 
 class EncodedBlock(NamedTuple):
@@ -79,8 +76,7 @@ def encode_block(
         judge_text(work, filters)
     else:
         take_over(work, block.judgement)
-    encode_lines(work, subwords)
-    judge_tokens(work, cleaning)
+    judge_tokens(work, subwords, cleaning)
     if annotator is not None:
         annotate_terms(work, annotator, subwords, longest=cleaning.max_length)
     if options.documents:
@@ -109,8 +105,7 @@ def judge_block(
     if subwords is None:
         judge_fewest_tokens(work, filters.cleaning)
     else:
-        encode_lines(work, subwords)
-        judge_tokens(work, filters.cleaning)
+        judge_tokens(work, subwords, filters.cleaning)
     return work.verdicts, work.flaws
 
 
@@ -182,17 +177,11 @@ def take_over(work: Work, known: Judgement) -> None:
     work.judge(known.verdicts)
 
 
-def encode_lines(work: Work, subwords: Subwords) -> None:
-    """Cut the lines that are left into subwords."""
+def judge_tokens(work: Work, subwords: Subwords, cleaning: CleaningOptions) -> None:
+    """Cut lines into subwords, and drop pairs by their number, not counting the end token."""
     start = time.process_time()
-    work.ids = subwords.encode(work.tagged, work.lines[1], work.block.langs)
+    src, tgt = work.ids = subwords.encode(work.tagged, work.lines[1], work.block.langs)
     work.encoding_seconds = time.process_time() - start
-
-
-def judge_tokens(work: Work, cleaning: CleaningOptions) -> None:
-    """Drop pairs by their number of tokens, not counting the end token."""
-    assert work.ids is not None
-    src, tgt = work.ids
     work.judge(token_verdicts(src.lengths, tgt.lengths, cleaning))
 
 

@@ -84,13 +84,11 @@ def classes_for(language: str) -> Classes:
     table = plain_classes()
     if not scripts:
         return table
-    letters = table == 0
-    home = np.zeros(_TABLE_SIZE, np.bool_)
-    abroad = np.zeros(_TABLE_SIZE, np.bool_)
-    for script, ranges in BLOCKS.items():
-        for first, last in ranges:
-            (home if script in scripts else abroad)[first : last + 1] = True
-    return np.where(letters & abroad & ~home, np.uint8(FOREIGN), table)
+    are_foreign = np.zeros(_TABLE_SIZE, np.bool_)
+    for script in BLOCKS.keys() - set(scripts):
+        for first, last in BLOCKS[script]:
+            are_foreign[first : last + 1] = True
+    return np.where(are_foreign & (table == 0), np.uint8(FOREIGN), table)
 
 
 @functools.cache
@@ -101,9 +99,8 @@ def plain_classes() -> Classes:
         character = chr(code)
         if character.isspace():
             table[code] = SPACE
-            continue
-        category = unicodedata.category(character)[0]
-        if category in "LM":  # marks belong to the letter before them
+        elif (category := unicodedata.category(character)[0]) in "LM":
+            # Marks belong to the letter before them.
             table[code] = 0
         elif category == "N":
             table[code] |= NUMBER

@@ -197,6 +197,5 @@ def _check(source: SourceText) -> None:
         raise DataError(
             f"{source.prefix}: {first.lines:,} lines are more than {_MOST_LINES:,}; split the file"
         )
-    for survey in source.surveys:
-        for warning in survey.warnings:
-            console.warning(warning)
+    for warning in chain.from_iterable(survey.warnings for survey in source.surveys):
+        console.warning(warning)

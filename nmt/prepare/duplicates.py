@@ -115,25 +115,19 @@ class SeenHashes:
 
     def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Add hashes in their order; return which of them were new: (len(hashes),)."""
+        is_new = np.zeros(len(hashes), np.bool_)
         distinct, first = np.unique(hashes, return_index=True)
-        is_new = np.zeros(len(hashes), np.bool_)
-        is_new[first] = self._insert(distinct)
-        return is_new
-
-    def _insert(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Insert distinct hashes; return which of them were new."""
         size = np.uint64(len(self._table))
-        is_new = np.zeros(len(hashes), np.bool_)
-        waiting = np.arange(len(hashes))  # indices of hashes that have not found their slot yet
-        slots = hashes % size
+        waiting = np.arange(len(distinct))  # indices of those that have not found their slot yet
+        slots = distinct % size
         while len(waiting):
-            mine = hashes[waiting]
+            mine = distinct[waiting]
             free = self._table[slots] == _EMPTY
             # If several hashes want the same free slot, the last one gets it and the others go on:
             # of 5 and 9 in a table of 4, 9 gets slot 1, and then 5 looks at slot 2.
             self._table[slots[free]] = mine[free]
             at_home = self._table[slots] == mine
-            is_new[waiting[free & at_home]] = True
+            is_new[first[waiting[free & at_home]]] = True
             waiting = waiting[~at_home]
             slots = (slots[~at_home] + np.uint64(1)) % size
         return is_new

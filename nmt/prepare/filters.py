@@ -130,7 +130,7 @@ def _overlap(pairs: Pairs, by: Filters) -> Mask:
 
 TEXT_FILTERS: Mapping[str, Callable[[Pairs, Filters], Mask]] = {
     "valid": _valid,
-    "missing": lambda pairs, _: np.isin(pairs.numbers, list(pairs.block.missing)),
+    "missing": lambda pairs, _: pairs.lacking,
     "encoding": lambda pairs, _: pairs.src.is_bad | pairs.tgt.is_bad,
     "break": lambda pairs, by: np.equal(pairs.longer, 0) if by.documents else pairs.none,
     "empty": lambda pairs, _: np.equal(pairs.shorter, 0),

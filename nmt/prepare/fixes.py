@@ -64,7 +64,6 @@ _BROKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_LAST_ASCII = 0x7F
 _TILDES = " ~~~ "
 """What hunalign and LF Aligner write between sentences that they put into one line."""
 
@@ -126,7 +125,7 @@ def broken_rows(side: TextSide) -> Rows:
 
 def doubtful_rows(side: TextSide) -> Rows:
     """Return the other lines in which ftfy may find something: with two such signs in a row."""
-    is_high = side.codes > _LAST_ASCII
+    is_high = side.codes > 0x7F
     return side.rows_of(np.flatnonzero(is_high[:-1] & is_high[1:]))
 
 
@@ -166,15 +165,12 @@ def examine(pairs: Pairs, fix: Sequence[str]) -> tuple[Pairs, tuple[FlawRecord, 
     Returns the pairs, and how many lines have a flaw, by side and kind.
     """
     flaws, sides = [], []
+    lacking = np.flatnonzero(pairs.lacking).tolist()
     for name, side in zip(("src", "tgt"), pairs.sides, strict=True):
         for kind, (find, first_flaw) in _KINDS.items():
             rows = find(side).tolist()
             repaired = _fixed_lines(kind, side, rows) if kind in fix else {}
-            rows = [
-                row
-                for row in sorted({*rows, *repaired})
-                if pairs.block.line_number(row) not in pairs.block.missing
-            ]
+            rows = sorted({*rows, *repaired}.difference(lacking))
             if rows:
                 line = side.lines[rows[0]]
                 example = first_flaw(line) or _first_difference(line, repaired[rows[0]])

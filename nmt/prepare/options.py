@@ -16,7 +16,7 @@ from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding
 from nmt.data.language_tokens import LanguageTokens
 from nmt.data.manifest import LEARNING
-from nmt.data.moses import STEPS, Moses, moses_rules
+from nmt.data.moses import STEPS, MosesRules, moses_rules
 from nmt.errors import UsageError, did_you_mean
 from nmt.prepare.readers.text_names import TMX, ZIP, number_of, problems_of_values
 from nmt.system.machine import RAY, cores, most_workers
@@ -27,8 +27,7 @@ _vocabulary_value = partial(value, panel="Vocabulary")
 _MOSES_TAG = re.compile(r"<[^\s<>]+>")
 _SPECIAL_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LARGEST_WEIGHT = 1000
-_LANG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_@.-]*")
-
+_is_lang = re.compile(r"(?!bin\Z)[A-Za-z0-9][A-Za-z0-9_@.-]*").fullmatch  # valid.bin is a shard
 _LANGS_ARE = "use letters, digits and _ @ . - as in PREFIX.en, but not bin"
 
 AUTO_TERMS = "auto"  # stands for terms that are found in the text
@@ -297,16 +296,14 @@ class PrepareOptions:
                 yield f"--valid {text}: {pair} has more than one; give only one"
 
     def _problems_of_documents(self) -> Iterator[str]:
-        if not self.documents:
-            if self.window != type(self).window:
-                yield "--window is for --documents; add it"
-            return
-        if self.keep_text:
+        if not self.documents and self.window != type(self).window:
+            yield "--window is for --documents; add it"
+        if self.documents and self.keep_text:
             yield (
                 "--keep-text does not go with --documents: changing single lines in training would "
                 "undo the windows"
             )
-        if self.terms is not None:
+        if self.documents and self.terms is not None:
             yield "--terms does not go with --documents; leave one of them out"
 
     def _problems_of_words(self) -> Iterator[str]:
@@ -330,7 +327,7 @@ class PrepareOptions:
         return [step for step in STEPS if getattr(self, f"moses_{step}")]
 
     @property
-    def moses(self) -> tuple[Moses | None, Moses | None]:
+    def moses(self) -> MosesRules:
         """Moses' rules of the source and of the target, if they have some."""
         return moses_rules(self.langs, self.moses_steps)
 
@@ -398,7 +395,3 @@ class PrepareOptions:
     def tags(self) -> dict[str, str]:
         """The tag put before each source line, by prefix or file."""
         return dict(map(name_and_value, self.tag))
-
-
-def _is_lang(lang: str) -> bool:
-    return bool(_LANG.fullmatch(lang)) and lang != "bin"  # valid.bin is a shard

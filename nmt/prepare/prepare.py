@@ -224,11 +224,10 @@ def _settings(
         used |= {"vocab_size": len(vocabularies[0]), "separate_vocab": len(vocabularies) == 2}
         used["normalization"] = None
     used |= {"languages": languages and asdict(languages), "fix": inputs.fixes}
-    used |= {"window": options.lines_a_pair, "annotations": None}
+    annotator = inputs.annotator
+    used |= {"window": options.lines_a_pair, "annotations": annotator and annotator.fingerprint}
     if inputs.identifier is not None:
         used["langid"] = inputs.identifier.fingerprint
-    if inputs.annotator is not None:
-        used["annotations"] = inputs.annotator.fingerprint
     return {name: value for name, value in used.items() if name not in _NOT_RECORDED}
 
 
@@ -286,14 +285,12 @@ def _hold_out(
 
 def _keys_of(held_out: Sequence[HeldOutText], options: PrepareOptions) -> dict[str, Any]:
     """Return what the rule `overlap` knows of texts that train must not repeat."""
-    src_lines, tgt_lines = (
-        list(chain.from_iterable(text.lines[side] for text in held_out)) for side in (0, 1)
-    )
+    src, tgt = ([line for text in held_out for line in text.lines[side]] for side in (0, 1))
     if not options.pair:
-        return {"held_out": (OverlapKeys.of(src_lines), OverlapKeys.of(tgt_lines))}
+        return {"held_out": (OverlapKeys.of(src), OverlapKeys.of(tgt))}
     # A source of en-de is a target of de-en. A text and its reverse would often be in train and in
     # valid, so train must not repeat whole pairs either, whatever their length.
-    keys, pairs = OverlapKeys.of(src_lines + tgt_lines), (text.pairs for text in held_out)
+    keys, pairs = OverlapKeys.of(src + tgt), (text.pairs for text in held_out)
     return {"held_out": (keys, keys), "held_out_pairs": frozenset().union(*pairs)}
 
 
@@ -314,10 +311,8 @@ def _progress_of(folder: Path, key: str) -> resume.Progress | None:
     """Return the progress of an earlier run; None if there is none, or of other text or options."""
     progress = resume.read_progress(folder)
     if progress is not None and progress.key == key:
-        pairs = sum(shard.pairs for shard in progress.shards)
-        console.notice(
-            f"resuming {folder}: {len(progress.shards):,} shards with {pairs:,} pairs are complete"
-        )
+        shards, pairs = len(progress.shards), sum(shard.pairs for shard in progress.shards)
+        console.notice(f"resuming {folder}: {shards:,} shards with {pairs:,} pairs are complete")
         return progress
     if progress is not None:
         console.notice(f"{folder} was made from other text, options or version; starting afresh")

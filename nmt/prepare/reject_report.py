@@ -13,7 +13,7 @@ import numpy as np
 from nmt.console import printable, warning
 from nmt.data.manifest import REJECTS_NAME, REJECTS_TEXT_NAME, FileRecord, FlawRecord, record_file
 from nmt.errors import DataError
-from nmt.prepare.block import KEPT, Block, Verdicts, show_line
+from nmt.prepare.block import KEPT, Block, Verdicts
 from nmt.prepare.cleaning_options import RULES
 from nmt.prepare.corpora import SourceText
 from nmt.prepare.filters import RULE_OF
@@ -75,9 +75,7 @@ class CorpusRejects:
             self.rejected[rule] = self.rejected.get(rule, 0) + len(rows)
             examples = self.examples.setdefault(rule, [])
             for row in rows[: EXAMPLES_PER_RULE - len(examples)].tolist():
-                src, tgt = (
-                    _shorten(show_line(raw, row, block.encoding)) for raw in (block.src, block.tgt)
-                )
+                src, tgt = map(_shorten, block.shown(row))
                 examples.append(Example(block.line_number(row), src, tgt))
 
 

@@ -233,18 +233,14 @@ def _locked(partial: Path) -> Iterator[None]:
         partial.mkdir()
     # A run that was killed just before the rename has already removed its progress.
     marks = (partial / PROGRESS_FOLDER, partial / manifest.FILE_NAME)
-    if (
-        partial.is_symlink()
-        or not partial.is_dir()
-        or not (any(mark.exists() for mark in marks) or not any(partial.iterdir()))
-    ):
+    is_folder = partial.is_dir() and not partial.is_symlink()
+    is_ours = is_folder and (any(mark.exists() for mark in marks) or not any(partial.iterdir()))
+    if not is_ours:
         raise UsageError(f"{partial} is in the way and not from `nmt prepare`; move it away")
+    busy = f"another process is building {partial}; wait for it, then run the same command again"
     folder = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         files.check_owner(folder, partial)
-        busy = (
-            f"another process is building {partial}; wait for it, then run the same command again"
-        )
         files.lock(folder, partial, busy)
         if not (partial.exists() and os.path.samestat(os.fstat(folder), partial.stat())):
             with _locked(partial):  # the other process has renamed or removed what we had opened

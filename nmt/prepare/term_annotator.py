@@ -91,10 +91,8 @@ class Annotator(NamedTuple):
         seeds = random_bits(numbers, *key, _WORDS)
         is_chosen = random_shares(numbers, *key, _LINE) < _LINES_OF_FILE
         is_chosen |= self.lexicon is not None
-        places, annotated_ids = [], []
-        for row, ids in enumerate(src_ids.lists()):
-            if not is_chosen[row]:
-                continue
+        places, annotated_ids, rows = [], [], src_ids.lists()
+        for row in np.flatnonzero(is_chosen).tolist():
             src, tgt = map(compose, lines[row])
             first, text = vocabulary.split_tag(src)
             uses = self._uses(text, tgt)
@@ -102,16 +100,12 @@ class Annotator(NamedTuple):
                 draw = random.Random(int(seeds[row]))
                 uses = [use for use in uses if draw.random() < shares[row]]
             if uses:
-                text_ids = ids[len(first) :]
+                text_ids = rows[row][len(first) :]
                 spans = token_offsets(text, vocabulary.tokens(text_ids))
                 made = annotate(vocabulary, text_ids, spans, uses, most=longest - len(first))
                 places.append(row)
                 annotated_ids.append([*first, *made.ids])
-        # The annotated rows stand after the others, and take the places of theirs.
-        order = np.arange(len(src_ids))
-        order[places] = len(src_ids) + np.arange(len(places))
-        annotated = TokenRows.from_lists(annotated_ids, token_bytes=src_ids.ids.itemsize)
-        return TokenRows.join([src_ids, annotated]).take(order)
+        return src_ids.replaced(places, annotated_ids)
 
     def _uses(self, src: str, tgt: str) -> list[Annotation]:
         if self.lexicon is not None:

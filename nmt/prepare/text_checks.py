@@ -24,7 +24,7 @@ from nmt.console import printable
 from nmt.data.composition import DECOMPOSED_REMEDY, compose, is_decomposed
 from nmt.data.epochs import mix
 from nmt.data.languages import of_country, primary_language, spoken_in
-from nmt.data.moses import Moses
+from nmt.data.moses import MosesRules
 from nmt.data.vocabulary import Vocabulary
 from nmt.data.words import LETTERS, torn_mark
 from nmt.errors import DataError, UsageError
@@ -136,23 +136,22 @@ def warn_of_faults(sources: Sources, vocabularies: Sequence[Vocabulary] = ()) ->
     vocabularies: those that are not learnt, one for both sides or two.
     DataError if lines hold more than text.
     """
-    composes = [vocabulary.composes for vocabulary in vocabularies] or [True]
+    known = [vocabulary.composes for vocabulary in vocabularies] or [True]
+    composes = known[0], known[-1]  # of source and target
     styles: list[list[_Style]] = []  # of the sides of each text
     for index, text in enumerate((*sources.train, *sources.held_out)):
         for block in map(_whole_pairs, islice(text.read(), 1)):
-            pairs = Pairs.decode(block)
-            for name, side in zip(text.reader.sides, pairs.sides, strict=True):
+            pairs, names, unit = Pairs.decode(block), text.reader.sides, text.reader.unit
+            for name, side in zip(names, pairs.sides, strict=True):
                 if form := form_of(side.lines):
                     raise DataError(f"{name} is {form}, not plain text; cut the text out of it")
-            styles.append(list(map(_Style.of, text.reader.sides, pairs.sides)))
-            for fault in faults(text.reader.sides, pairs, text.reader.unit):
+            styles.append(list(map(_Style.of, names, pairs.sides)))
+            for fault in faults(names, pairs, unit):
                 console.warning(fault)
-            for name, side, own in zip(
-                text.reader.sides, pairs.sides, (composes[0], composes[-1]), strict=True
-            ):
-                is_train = index < len(sources.train)
-                _warn_of_lines(name, side, text.reader.unit, is_cleaned=is_train, composes=own)
-            if index >= len(sources.train):
+            is_train = index < len(sources.train)
+            for name, side, own in zip(names, pairs.sides, composes, strict=True):
+                _warn_of_lines(name, side, unit, is_cleaned=is_train, composes=own)
+            if not is_train:
                 _warn_of_flaws(text, pairs)
     for text, style in zip(sources.train, styles, strict=False):
         for other, its in zip(sources.held_out, styles[len(sources.train) :], strict=False):
@@ -202,9 +201,7 @@ class _Style(NamedTuple):
             )
 
 
-def check_moses(
-    texts: Sequence[SourceText], rules: Sequence[Moses | None], *, composes: bool
-) -> None:
+def check_moses(texts: Sequence[SourceText], rules: MosesRules, *, composes: bool) -> None:
     """Send lines of each training text through Moses' tokenisation and back, as translations go.
 
     composes: whether the vocabulary composes text before.
@@ -295,8 +292,7 @@ def misfit(pairs: Pairs) -> Misfit | None:
     if lines < _FEWEST_PAIRS:
         return None
     src, tgt = (_values(side) for side in pairs.sides)  # (4, lines)
-    lacking = np.isin(pairs.numbers, list(pairs.block.missing))
-    src[:, lacking] = tgt[:, lacking] = 0
+    src[:, pairs.lacking] = tgt[:, pairs.lacking] = 0
     starts = np.arange(0, max(lines - _WINDOW // 2, 1), _WINDOW)
     ends = np.append(starts[1:], lines)
     agreement = _agreement(src, tgt, starts)
@@ -455,8 +451,7 @@ def _frequent_marks(side: TextSide, beside: TextSide) -> Iterator[tuple[int, str
     lost = Counter(chain.from_iterable(map(set.difference, marks, others)))
     lines = [words for words in map(str.split, side.lines) if len(words) > 1]
     for place in (0, -1):
-        words = Counter(words[place] for words in lines).most_common(1)
-        for word, count in words:
+        for word, count in Counter(words[place] for words in lines).most_common(1):
             fewest = _FEWEST_PAIRS if word.isalpha() else _FEWEST_LINES
             if len(word) > 1 and count > max(fewest - 1, _NEARLY_ALL * len(side.lines)):
                 yield count, f"begin or end with {printable(word)}; take it off"

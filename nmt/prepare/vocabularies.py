@@ -334,9 +334,8 @@ class _Learning(NamedTuple):
     @property
     def sample_size(self) -> int | None:
         """How many pairs to learn from; None: all."""
-        if self.options.sample_size is None and self.options.subwords != "bpe":
-            return _SAMPLE
-        return self.options.sample_size
+        default = None if self.options.subwords == "bpe" else _SAMPLE
+        return self.options.sample_size or default
 
     def drawn(self) -> Iterator[Block]:
         """Yield a sample of the pairs, drawn by their weights."""
@@ -415,8 +414,5 @@ def write_vocabularies(
     for name, vocabulary in zip(names, vocabularies, strict=True):
         with atomic_writer(folder / name) as file:
             file.write(vocabulary.model)
-    return VocabularyRecord(
-        files=tuple(record_file(folder / name) for name in names),
-        sizes=tuple(len(vocabulary) for vocabulary in vocabularies),
-        given=given,
-    )
+    files = tuple(record_file(folder / name) for name in names)
+    return VocabularyRecord(files, sizes=tuple(map(len, vocabularies)), given=given)

@@ -38,10 +38,8 @@ def join_side(side: Side, starts: Sequence[int], separator: int | None) -> list[
     """
     assert separator is not None  # `prepare` has seen to it
     tags, lines = side
-    return [
-        [*tags[last], *join_lines(lines[start : last + 1], separator)]
-        for last, start in enumerate(starts)
-    ]
+    joined = (join_lines(lines[start : last + 1], separator) for last, start in enumerate(starts))
+    return [[*tag, *ids] for tag, ids in zip(tags, joined, strict=True)]
 
 
 def choose_windows(

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmt import console
@@ -16,7 +16,7 @@ from nmt.data.compressed import SUFFIXES, check_unpacked
 from nmt.data.languages import names_language, primary_language
 from nmt.errors import DataError, UsageError
 from nmt.prepare.readers.line_files import members_of, open_zip, own_members
-from nmt.prepare.readers.text_names import TMX, ZIP, format_of, has_rows, two_files
+from nmt.prepare.readers.text_names import TMX, ZIP, Copies, format_of, has_rows, two_files
 from nmt.system.files import TEMPORARY_SUFFIX, megabytes, naming
 from nmt.system.remote import download, exists, files_at, is_url, mirrored, without_scheme
 from nmt.tables.formats import STDIN, TSV, file_and_columns, suffix_of
@@ -26,9 +26,7 @@ _START_BYTES = 1 << 16
 
 
 @contextlib.contextmanager
-def copies_kept(
-    texts: Sequence[tuple[str, tuple[str, str]]], folder: Path
-) -> Iterator[Mapping[str, Path]]:
+def copies_kept(texts: Sequence[tuple[str, tuple[str, str]]], folder: Path) -> Iterator[Copies]:
     """Copy stdin, files at URLs and tables in ZIP archives to a folder; yield their paths by name.
 
     The folder is temporary: it is removed at the end.
@@ -41,20 +39,14 @@ def copies_kept(
         yield {}
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        naming(folder),
-        tempfile.TemporaryDirectory(
-            dir=folder, prefix=".copies-", suffix=TEMPORARY_SUFFIX
-        ) as temporary,
-    ):
+    made = tempfile.TemporaryDirectory(dir=folder, prefix=".copies-", suffix=TEMPORARY_SUFFIX)
+    with naming(folder), made as temporary:
         copies: dict[str, Path] = {}
         for name, langs in named:
             if name == STDIN:
-                copies[name] = Path(temporary, "stdin")
-                _copy_stdin(copies[name])
-                console.notice(
-                    f"copied {megabytes(copies[name].stat().st_size)} from stdin to {folder}"
-                )
+                copies[name] = path = Path(temporary, "stdin")
+                _copy_stdin(path)
+                console.notice(f"copied {megabytes(path.stat().st_size)} from stdin to {folder}")
                 continue
             two = two_files(name)
             is_two = two is not None and "://" in two[1]

@@ -16,13 +16,11 @@ from nmt.markup.segment_files import SegmentFile, check_segments
 from nmt.prepare.readers.hub_files import files_of, is_pattern
 from nmt.prepare.readers.line_files import MosesFiles, TextInMemory
 from nmt.prepare.readers.reading import Reader
-from nmt.prepare.readers.text_names import FORMATS, ZIP, format_of, two_files
+from nmt.prepare.readers.text_names import FORMATS, ZIP, Copies, format_of, two_files
 from nmt.system.files import is_there
 from nmt.tables import formats
 from nmt.tables.table import JoinedTables
 
-_TAR = (".tar", ".tgz", ".tbz2", ".txz")
-_USES = ("source", "reference")
 _BARS = " ||| "  # between the sides of a pair, as fast_align reads it
 
 
@@ -110,9 +108,7 @@ def _no_columns(prefix: str) -> str:
     return f"{prefix}: only {tables} have columns; name no others"
 
 
-def _two_requests(
-    request: formats.FileRequest, copies: Mapping[str, Path]
-) -> Iterator[formats.FileRequest]:
+def _two_requests(request: formats.FileRequest, copies: Copies) -> Iterator[formats.FileRequest]:
     """Yield the requests for two tables with a language each."""
     columns = request.columns or ("", "")
     for file, lang, column in zip(request.file.split(","), request.langs, columns, strict=True):
@@ -121,9 +117,7 @@ def _two_requests(
         yield side._replace(is_one_side=True)
 
 
-def _find_segments(
-    name: str, encoding: Encoding, copies: Mapping[str, Path]
-) -> TextInMemory | None:
+def _find_segments(name: str, encoding: Encoding, copies: Copies) -> TextInMemory | None:
     """Read a test set of WMT or IWSLT, such as src.sgm,ref.sgm or test.xml:A; None if it is none.
 
     A pair is a segment, not a line.
@@ -136,7 +130,7 @@ def _find_segments(
     if not any(found):
         return None
     sides = []
-    for one, file, use in zip(names, found, _USES, strict=True):
+    for one, file, use in zip(names, found, ("source", "reference"), strict=True):
         if file is None:
             raise UsageError(f"{name}: {one} is lines of text; give it as SGML or XML, too")
         if not file.path.is_file():
@@ -153,9 +147,7 @@ def _find_segments(
     return TextInMemory.of(names, [side.lines for side in sides], files=files, unit="segment")
 
 
-def _find_files(
-    name: str, here: str, langs: tuple[str, str], copies: Mapping[str, Path]
-) -> tuple[Path, Path]:
+def _find_files(name: str, here: str, langs: tuple[str, str], copies: Copies) -> tuple[Path, Path]:
     """Return the files of a prefix, or the two files that are named instead."""
     if _is_prefix(here, langs):
         return find_sides(here, *langs)
@@ -205,7 +197,7 @@ def _separator(path: Path) -> str:
 
 def _not_a_prefix(name: str, path: Path, langs: tuple[str, str]) -> str:
     """Say what to give instead of a file."""
-    if formats.suffix_of(name) in _TAR:
+    if formats.suffix_of(name) in (".tar", ".tgz", ".tbz2", ".txz"):
         return f"{name}: is a tar archive; unpack it (tar -xf {name}), and name its files"
     separator = _separator(path)
     if separator == _BARS:

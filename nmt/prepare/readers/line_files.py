@@ -31,8 +31,6 @@ from nmt.tables.formats import FileRequest
 MAX_BAD_SHARE = 0.1
 """A larger share of bad lines means another encoding or other columns, not a few accidents."""
 _CHUNK_BYTES = 1 << 20
-# RuntimeError: it is encrypted, or of another version or compression.
-_OF_ZIP = (zipfile.BadZipFile, RuntimeError)
 _LISTS = (".ids", ".xml")  # of documents, in archives of OPUS
 _LINK = re.compile(rb'<link\b[^>]*\bxtargets="[^";]+;[^";]+"')
 
@@ -265,7 +263,8 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             refuse_pointer(path, file.peek())
             with zipfile.ZipFile(file) as archive:
                 yield archive
-    except (*DAMAGE, *_OF_ZIP) as error:
+    # RuntimeError: it is encrypted, or of another version or compression.
+    except (*DAMAGE, zipfile.BadZipFile, RuntimeError) as error:
         if getattr(error, "errno", None):  # of the system, such as a full disk
             raise
         raise DataError(
@@ -336,10 +335,10 @@ class Validity:
 
     def warnings(self, name: str, lines: int, unit: str) -> tuple[str, ...]:
         """Return what is odd about so many lines; DataError if too many are not valid."""
-        warnings = []
+        warnings, codec = [], self._encoding.name
         if self._bad:
             warnings.append(
-                f"{name} {unit} {self._first_bad:,} is not valid {self._encoding.name} "
+                f"{name} {unit} {self._first_bad:,} is not valid {codec} "
                 f"({self._bad:,} of {lines:,} {unit}s are not)"
             )
             if self._bad > MAX_BAD_SHARE * lines:
@@ -348,8 +347,6 @@ class Validity:
                 )
         self.look_at(b"", final=True)
         is_utf8 = "utf-8" in self._decoders and self._is_beyond_ascii
-        if is_utf8 and self._encoding.by_line and self._encoding.name != "utf-8":
-            warnings.append(
-                f"{name} is valid UTF-8 but is read as {self._encoding.name}; check --encoding"
-            )
+        if is_utf8 and self._encoding.by_line and codec != "utf-8":
+            warnings.append(f"{name} is valid UTF-8 but is read as {codec}; check --encoding")
         return tuple(warnings)

@@ -47,10 +47,9 @@ def blocks_of(reader: Reader, *, corpus: int = 0, start: int = 1) -> Iterator[Bl
 def _survey_rows(table: Table, advance: Advance) -> Survey:
     """Read a table once (DataError)."""
     validity = Validity(table.encoding)
-    request, rows = table.request, 0
-    text_bytes = missing = of_others = 0
+    request, prefix = table.request, table.request.prefix
+    rows = text_bytes = missing = of_others = first_row = 0
     first: Row | None = None
-    first_row = 0
     left_out = Counter[str]()
     codec, lost = table.encoding.line_codec, [0, 0]  # sources and targets without their letters
     for row in table.checked_rows(advance):
@@ -75,14 +74,12 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     others = ", ".join(f"{why} {count:,}" for why, count in left_out.most_common(_SHOWN))
     if others and not rows:
         raise DataError(
-            f"{request.prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
+            f"{prefix}: no row is of {'-'.join(request.langs)}, but {others}; check --src "
             "and --tgt, and the columns"
         )
     if others:
         total = rows + left_out.total()
-        console.notice(
-            f"{request.prefix}: {total - rows:,} of {total:,} rows are left out: {others}"
-        )
+        console.notice(f"{prefix}: {total - rows:,} of {total:,} rows are left out: {others}")
     for name, count in zip(table.sides, lost, strict=True):
         if count > _MOST_LOST * rows:
             raise DataError(
@@ -93,7 +90,7 @@ def _survey_rows(table: Table, advance: Advance) -> Survey:
     if first is not None:
         shown = first.src.decode(errors="replace")[:60]
         told = (
-            f"{request.prefix}: {missing:,} of {rows:,} rows {table.fault}, such as row "
+            f"{prefix}: {missing:,} of {rows:,} rows {table.fault}, such as row "
             f"{first_row:,}: {shown!r}"
         )
         if missing == rows or missing - of_others > MAX_BAD_SHARE * rows:
@@ -123,10 +120,8 @@ def _row_blocks(table: Table, *, corpus: int, start: int) -> Iterator[Block]:
     rows = (row for row in table.rows(lambda _: None) if not row.left_out)
     for row in islice(rows, start - 1, None):
         size = len(row.src) + len(row.tgt)
-        if waiting and (
-            len(waiting) == line_blocks.BLOCK_LINES
-            or waiting_bytes + size > line_blocks.BLOCK_BYTES
-        ):
+        is_full = waiting_bytes + size > line_blocks.BLOCK_BYTES
+        if waiting and (is_full or len(waiting) == line_blocks.BLOCK_LINES):
             yield _block(table, corpus, number, waiting)
             number += len(waiting)
             waiting, waiting_bytes = [], 0

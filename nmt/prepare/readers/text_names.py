@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from nmt.errors import did_you_mean
 from nmt.tables.formats import TABLES, Format, file_and_columns, name_and_value, suffix_of
@@ -12,6 +13,9 @@ TMX = Format("TMX", ".tmx", "nmt.prepare.readers.tmx:TmxFile", has_columns=False
 ZIP = Format("ZIP", ".zip", "nmt.prepare.readers.line_files:ZipFiles.find", has_columns=False)
 FORMATS = (*TABLES, TMX, ZIP)
 """Of texts that are one file with both sides, beside test sets of WMT."""
+
+Copies = Mapping[str, Path]
+"""Where the copies of texts are, by their names: of stdin, of URLs and of tables in archives."""
 
 
 def format_of(name: str) -> Format | None:

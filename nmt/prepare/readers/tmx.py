@@ -91,15 +91,11 @@ def _is_break(code: str) -> bool:
 
 def _listed(texts: Mapping[str, str]) -> bytes:
     """Return the languages of a unit's texts with their starts."""
-    starts = {
-        lang: text if len(text) <= _LISTED else text[: _LISTED - 3] + "..."
+    starts = (
+        f"{lang}: {text if len(text) <= _LISTED else text[: _LISTED - 3] + '...'}"
         for lang, text in texts.items()
-    }
-    return _one_line(", ".join(f"{lang}: {text}" for lang, text in starts.items())).encode()
-
-
-def _one_line(text: str) -> str:
-    return on_one_line(text).strip()
+    )
+    return on_one_line(", ".join(starts)).strip().encode()
 
 
 class _Units:
@@ -123,10 +119,9 @@ class _Units:
         return units
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if not self._is_tmx:
-            if name != "tmx":
-                raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
-            self._is_tmx = True
+        if not self._is_tmx and name != "tmx":
+            raise DataError(f"{self._path}: not TMX: its first element is <{name}>")
+        self._is_tmx = True
         if name == "tu":
             if self._is_in_unit:
                 raise DataError(
@@ -166,7 +161,7 @@ class _Units:
             self._found.append(self._unit)
             self._is_in_unit = False
         elif name == "seg" and self._text is not None:
-            self._unit.setdefault(self._lang, _one_line("".join(self._text)))
+            self._unit.setdefault(self._lang, on_one_line("".join(self._text)).strip())
             self._text = None
         elif self._text is not None and self._codes:
             self._codes -= 1
