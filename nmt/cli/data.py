@@ -133,8 +133,7 @@ def _numbers(text: str, pairs: int) -> list[range]:
     """Return the numbers in a list such as 7,9-12; UsageError if there are no such pairs."""
     ranges = []
     for part in text.split(","):
-        match = _NUMBERS.fullmatch(part.strip())
-        if match is None:
+        if (match := _NUMBERS.fullmatch(part.strip())) is None:
             raise UsageError(f"--show {text}: give numbers of pairs, such as 7 or 7,12 or 7-12")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < pairs:

@@ -341,8 +341,7 @@ def distill(
         return
     distillation.check_made_of(work, made_of)
     for number, (what, parts) in enumerate(steps.items(), start=1):
-        to_do = [part for part in parts if not part.is_done()]
-        if to_do:
+        if to_do := [part for part in parts if not part.is_done()]:
             console.notice(f"step {number} of {len(steps)}: {what}")
         for part in to_do:
             part.run(quiet=quiet)
@@ -379,8 +378,7 @@ def _find_data(teacher: Path | None, data: Path | None) -> DataFolder:
                 "--data or --source"
             )
         run.check_run()
-        data = run.data_path
-        if not is_there(data):
+        if not is_there(data := run.data_path):
             raise UsageError(f"{data}: the data of {teacher} is not there; say where by --data")
     folder = DataFolder.open(data)
     check_data(folder)
@@ -446,8 +444,7 @@ def _check_held_out(text: TextOptions, langs: tuple[str, str]) -> None:
     from nmt.prepare.corpora import Sources
     from nmt.prepare.readers.copies import copies_kept
 
-    given = [*filter(None, [text.valid]), *text.test]
-    if given:
+    if given := [*filter(None, [text.valid]), *text.test]:
         texts: dict[str, Any] = {"train": (given[0],), "valid_lines": 1, "test": tuple(given)}
         options = PrepareOptions(src_lang=langs[0], tgt_lang=langs[1], **texts)
         with copies_kept(options.texts, Path(tempfile.gettempdir())) as copies:
@@ -595,9 +592,8 @@ def _run_nmt(words: Sequence[object]) -> int:
     """
     is_stopped = False
     python = os.environ.get("PYTHON_EXEC", sys.executable)  # as for processes that train
-    environment = os.environ | {console.STEP: "1"}
     command = [python, "-m", "nmt", *map(str, words)]
-    with subprocess.Popen(command, env=environment) as process:
+    with subprocess.Popen(command, env=os.environ | {console.STEP: "1"}) as process:
         while process.returncode is None:
             try:
                 process.wait()

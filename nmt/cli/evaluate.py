@@ -202,15 +202,14 @@ def _translated(
         config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
         config = config.opened()
         with Translators.start(config, job) as translators:
-            own = translators.translator.language_pair.languages
+            pair = translators.translator.language_pair
             for name, text in of_pair:
-                _check_languages(run, own, data.path, text.langs)
+                _check_languages(run, pair.languages, data.path, text.langs)
                 lines = _translations(translators, f"{run}: {name}", text)
                 if out is not None:
                     path = out / _folder_name(run) / text.tgt.name.removeprefix("test-")
                     write_text(path, "".join(f"{line}\n" for line in lines))
-                composes = translators.translator.language_pair.tgt_vocabulary.composes
-                yield _TestSet(str(run), name, text, lines, composes)
+                yield _TestSet(str(run), name, text, lines, pair.tgt_vocabulary.composes)
 
 
 def _check_languages(run: Path, own: tuple[str, str], data: Path, langs: tuple[str, str]) -> None:

@@ -216,8 +216,6 @@ def _list_formats(model: str | None) -> None:
         raise UsageError(f"name what to export, and what to write: nmt export {model} MODEL OUT")
     if not is_there(Path(model)):
         raise UsageError(f"{model}: no such model or format{did_you_mean(model, EXPORTERS)}")
-    fitting = []
-    for name, each in EXPORTERS.items():
-        fault = fault_of(each, Path(model))
-        fitting.append((name, "no" if fault else "yes", fault or ""))
+    faults = {name: fault_of(each, Path(model)) for name, each in EXPORTERS.items()}
+    fitting = [(name, "no" if fault else "yes", fault or "") for name, fault in faults.items()]
     console.print_table(("format", "fits", "why not"), fitting)

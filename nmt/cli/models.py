@@ -143,8 +143,5 @@ def _list_all(vocab_size: int) -> None:
             opened = opens_in(_resolve(name).model)
             rows.append((name, preset.summary, differs, _parameters(name, vocab_size), opened))
         ends.append(len(rows) - 1)
-    console.print_table(
-        ("preset", "what it is", "parent and what differs", "parameters", "opens in"),
-        rows,
-        line_after=ends,
-    )
+    columns = ("preset", "what it is", "parent and what differs", "parameters", "opens in")
+    console.print_table(columns, rows, line_after=ends)

@@ -47,16 +47,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         kw_only=True,
         namespace={"__post_init__": check},
     )
-    options_of_own = {option.name: option for option in _options(own)}
+    options = {option.name: [option] for option in _options(own)}
+    options |= {name: [*_options(kind)] for name, kind in kinds.items()}
     parameters: list[inspect.Parameter] = []
     for parameter in given_parameters:
-        if parameter.name in kinds:
-            parameters += _options(kinds[parameter.name])
-        elif parameter.name in options_of_own:
-            parameters.append(options_of_own[parameter.name])
-        else:
-            hint = hints[parameter.name]
-            parameters.append(parameter.replace(annotation=hint, kind=_BY_NAME))
+        plain = parameter.replace(annotation=hints[parameter.name], kind=_BY_NAME)
+        parameters += options.get(parameter.name, [plain])
 
     @functools.wraps(command)
     def run(**given: Any) -> None:

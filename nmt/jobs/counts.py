@@ -91,8 +91,7 @@ class Counts:
         self.copied += best.copied
         self.remembered += best.remembered
         self.with_terms += bool(best.terms)
-        missing = [use for use in best.terms if not use.is_placed]
-        if missing:
+        if missing := [use for use in best.terms if not use.is_placed]:
             term = f"{missing[0].source} -> {missing[0].target}"
             self.without_term.add(number, shorten(term, 80, placeholder="..."))
         if best.fell_back:
@@ -132,11 +131,9 @@ class Counts:
     def _faults(
         self, unit: str, encoding: str, too_long: str
     ) -> Iterator[tuple[Tally, tuple[str, str], str, str]]:
-        is_line = unit == "line"
-        has, could = ("has", "have"), ("could", "could")
+        has = ("has", "have")
         if encoding:
-            fault = f"not valid {encoding}"
-            yield self.invalid, ("is", "are"), fault, "bad bytes became U+FFFD"
+            yield self.invalid, ("is", "are"), f"not valid {encoding}", "bad bytes became U+FFFD"
         if too_long:
             yield self.cut, has, too_long, "long ones were split into segments"
         if encoding:
@@ -146,8 +143,8 @@ class Counts:
         yield self.decomposed, has, "letters apart from their marks (NFD)", DECOMPOSED_REMEDY
         reason = "it stays as it is; translate its branches one by one"
         yield self.messages, has, "an ICU message with plural, select or choice", reason
-        hint = "--format jsonl shows all" if is_line else ""
+        hint = "--format jsonl shows all" if unit == "line" else ""
         yield self.without_term, ("lacks", "lack"), "a term", hint
         stays = unit == "unit"
         fault = f"not be translated{'' if stays else ' and left empty'}"
-        yield self.failed, could, fault, "the source stays" if stays else ""
+        yield self.failed, ("could", "could"), fault, "the source stays" if stays else ""

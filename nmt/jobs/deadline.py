@@ -20,8 +20,7 @@ _UNITS = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
 
 def seconds_until(text: str, now: datetime.datetime) -> float:
     """Return the seconds until the next HH:MM; UsageError if it is not a time."""
-    match = _TIME_OF_DAY.fullmatch(text.strip())
-    if not match:
+    if not (match := _TIME_OF_DAY.fullmatch(text.strip())):
         raise UsageError(
             f"--deadline {text!r} is not a time of day; give it as HH:MM, for example 06:30"
         )

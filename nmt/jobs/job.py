@@ -15,21 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt import __version__, console
+from nmt import __version__, console, errors
 from nmt.data.compressed import is_compressed
 from nmt.data.corpus import Encoding, read_chunks, refuse_binary
 from nmt.data.words import has_letters
-from nmt.errors import (
-    DataError,
-    HeldOff,
-    MissingKernel,
-    NMTError,
-    Stopped,
-    UsageError,
-    WorkerDied,
-    describe,
-    is_of_memory,
-)
 from nmt.jobs.counts import Counts
 from nmt.jobs.file_pairs import count_lines
 from nmt.jobs.journal import Journal
@@ -55,6 +44,7 @@ from nmt.translate.options import TranslationConfig
 from nmt.translate.output import RENDERS
 
 _TOO_LONG = "too many tokens"  # when the model's limit is not known
+_ENDS_ALL = errors.Stopped, errors.WorkerDied, errors.MissingKernel  # the work on all files
 
 
 @dataclass
@@ -88,14 +78,14 @@ class Job:
     def translate_pipe(self, source: Path | None, output: Path | None) -> Counts:
         """Translate a pipe, device or file; None is stdin or stdout (UsageError)."""
         if output is not None and is_compressed(output):
-            raise UsageError(
+            raise errors.UsageError(
                 f"{output}: the translation of a pipe cannot be compressed; use `| gzip > FILE`"
             )
         with contextlib.ExitStack() as leaving:
             out: BinaryIO
             if output is None:
                 if console.stdout() is None:
-                    raise UsageError("stdout is closed; name an --output")
+                    raise errors.UsageError("stdout is closed; name an --output")
                 out = console.stdout().buffer
             elif output.exists() and not output.is_file():
                 leaving.enter_context(naming(output))  # also if closing fails on a full disk
@@ -118,7 +108,7 @@ class Job:
                 self._translate(self._chunks(source), str(source), counts, write, total=total)
                 return counts
             if source is None and sys.stdin is None:
-                raise UsageError("stdin is closed; name an --input")
+                raise errors.UsageError("stdin is closed; name an --input")
             stream = sys.stdin.buffer if source is None else source.open("rb")
             name, counts = str(source or "stdin"), Counts()
             chunks = pipe_chunks(leaving.enter_context(stream), self.encoding, name)
@@ -144,19 +134,18 @@ class Job:
                     f"{len(documents):,} of {len(files):,} files are documents, such as "
                     f"{documents[0]}, which need the model file instead of its export"
                 )
-        left, held = files, dict[tuple[Path, Path], HeldOff]()
+        left, held = files, dict[tuple[Path, Path], errors.HeldOff]()
         while left:
             for source, output in left:
                 try:
                     with self.around(output):
                         done.append(self.translate_file(source, output))
-                except HeldOff as error:
+                except errors.HeldOff as error:
                     if len(files) == 1 or self._is_starting:
                         raise
                     held[source, output] = error
                 except Exception as error:
-                    ends_all = isinstance(error, Stopped | WorkerDied | MissingKernel)
-                    if len(files) == 1 or ends_all or self._is_starting:
+                    if len(files) == 1 or self._is_starting or isinstance(error, _ENDS_ALL):
                         raise
                     console.error(_of_file(source, error))
                     failed += 1
@@ -191,8 +180,7 @@ class Job:
             if not self.options.overwrite and journal.is_edited():
                 return _left(source, output)
             total = self._count_lines(source)
-            recorded = journal.job()
-            if recorded and recorded != self._identity:
+            if (recorded := journal.job()) and recorded != self._identity:
                 console.notice(
                     f"{output}: was translated by another model or version, or with other "
                     "options; starting afresh"
@@ -207,7 +195,7 @@ class Job:
                 try:
                     self.translators(journal.kernel)
                     console.notice(f"{output}: continuing after line {counts.lines:,}")
-                except MissingKernel as error:
+                except errors.MissingKernel as error:
                     console.notice(f"{output}: started elsewhere: {error}; starting again")
                     rest = journal.begin_again(lambda: self._chunks(source))
                     counts = Counts()
@@ -279,7 +267,7 @@ class Job:
         try:
             return count_lines(refuse_binary(source, self._chunks(source), self.encoding))
         except OSError as error:
-            raise DataError(f"{source}: {error.strerror or error}") from None
+            raise errors.DataError(f"{source}: {error.strerror or error}") from None
 
     def _chunks(self, source: Path) -> Iterator[bytes]:
         return read_chunks(source, self.encoding, any_bytes=True)
@@ -364,9 +352,9 @@ def _left(source: Path, output: Path) -> Counts:
 
 def _of_file(source: Path, error: Exception) -> str:
     """Return the message of an error that ended the work on a file."""
-    if isinstance(error, NMTError | OSError):
-        return describe(error)
-    if is_of_memory(error):
+    if isinstance(error, errors.NMTError | OSError):
+        return errors.describe(error)
+    if errors.is_of_memory(error):
         return f"{source}: out of memory; split it, or give the job more memory"
     console.fault(error)
     return f"{source}: failed by a fault of nmt; please report the {type(error).__name__} above"
@@ -386,8 +374,7 @@ def _warning_of_tags(chunks: Iterator[bytes | Pause], name: str) -> Iterator[byt
     for chunk in chunks:
         if not has_begun and not isinstance(chunk, Pause):
             has_begun = True
-            kind = type_of_content(chunk)
-            if kind is not None:
+            if kind := type_of_content(chunk):
                 way = "give it as --input FILE" if kind.markup else kind.way
                 console.warning(
                     f"{name}: looks like {kind.name}, but is translated as lines of text; {way}"

@@ -57,17 +57,7 @@ from nmt.data.compressed import compress, is_compressed
 from nmt.data.manifest import build_value
 from nmt.errors import NMTError, describe
 from nmt.jobs.counts import Counts
-from nmt.system.files import (
-    TEMPORARY_SUFFIX,
-    check_owner,
-    lock,
-    naming,
-    open_unlinked,
-    parse_json,
-    resolved,
-    sha256_file,
-    sync_folder,
-)
+from nmt.system import files
 
 _FORMAT_VERSION = 2
 JOURNALS = ".nmt-journals"
@@ -109,12 +99,12 @@ class Journal:
 
     def __init__(self, output: Path) -> None:
         """Open and lock the journal; HeldOff if another job is working on the output."""
-        self.output = resolved(output)  # replaces the target of a symbolic link
+        self.output = files.resolved(output)  # replaces the target of a symbolic link
         self.progress = JobProgress()
         self.kernel: str | None = None  # that translates the lines, once known
         folder, name = self.output.parent, self.output.name
-        self._partial = folder / f".{name}{TEMPORARY_SUFFIX}"
-        self._compressed = folder / f".{name}.compressed{TEMPORARY_SUFFIX}"
+        self._partial = folder / f".{name}{files.TEMPORARY_SUFFIX}"
+        self._compressed = folder / f".{name}.compressed{files.TEMPORARY_SUFFIX}"
         self._path = journal_of(self.output)
         self._file = open_locked(self._path, output, is_ours=True)
         self._writing: BinaryIO | None = None
@@ -169,7 +159,7 @@ class Journal:
         return self._sha256_now()
 
     def _sha256_now(self) -> str:
-        return sha256_file(self.output) if self.output.is_file() else ""
+        return files.sha256_file(self.output) if self.output.is_file() else ""
 
     def begin(self, job: dict[str, Any], text: Callable[[], Chunks]) -> Chunks | None:
         """Continue where the job stopped, or at the beginning if the record does not match.
@@ -185,9 +175,7 @@ class Journal:
         self._job = job
         self.progress, self._end, self.kernel = self._read(job)
         if self.progress.file_sha256:
-            if self._is_complete(text()):
-                return None
-            return self.begin_again(text)
+            return None if self._is_complete(text()) else self.begin_again(text)
         # If no line was translated yet, any kernel will do.
         rest = self._rest(text()) if self.progress.input_bytes else None
         return self.begin_again(text) if rest is None else rest
@@ -201,7 +189,7 @@ class Journal:
     def add(self, read: bytes, written: bytes, counts: Counts) -> None:
         """Record that some input has been translated. On return, it is safe on disk."""
         writing = self._started()
-        with naming(self.output):
+        with files.naming(self.output):
             writing.write(written)
             writing.flush()
             os.fsync(writing.fileno())
@@ -223,10 +211,10 @@ class Journal:
         complete = self._partial
         if is_compressed(self.output):
             self._compressed.unlink(missing_ok=True)
-            with naming(self.output):
+            with files.naming(self.output):
                 compress(self._partial, self._compressed, self.output.suffix)
             complete = self._compressed
-        self.progress = replace(self.progress, file_sha256=sha256_file(complete))
+        self.progress = replace(self.progress, file_sha256=files.sha256_file(complete))
         self._append(asdict(self.progress))
         if self._sha256_now() != self._sha256_before:
             raise NMTError(
@@ -243,8 +231,8 @@ class Journal:
                 self._is_new = True
                 header = {"kernel": self.kernel, "replaces": self._sha256_before}
                 self._append(_header(self._job) | header)
-            with naming(self.output, instead=True):
-                self._writing = open_unlinked(self._partial)
+            with files.naming(self.output, instead=True):
+                self._writing = files.open_unlinked(self._partial)
             self._writing.truncate(self.progress.output_bytes)
             self._writing.seek(0, os.SEEK_END)
         return self._writing
@@ -261,7 +249,7 @@ class Journal:
                 ) from None
         for left_over in (self._partial, self._compressed):
             left_over.unlink(missing_ok=True)
-        sync_folder(self.output.parent)
+        files.sync_folder(self.output.parent)
 
     def _is_complete(self, text: Chunks) -> bool:
         digest = hashlib.sha256()
@@ -275,7 +263,7 @@ class Journal:
             return True
         for path in (self._partial, self._compressed):
             is_ours = path.is_file() and not path.is_symlink()
-            if is_ours and sha256_file(path) == self.progress.file_sha256:
+            if is_ours and files.sha256_file(path) == self.progress.file_sha256:
                 self._put_in_place(path)
                 return True
         return False
@@ -292,17 +280,15 @@ class Journal:
         rest = _after(text, self.progress.input_bytes, self._input)
         if self._input.hexdigest() != self.progress.input_sha256:
             return None
-        more = next(rest, b"")
-        if more and not self.progress.ends_line:
+        if (more := next(rest, b"")) and not self.progress.ends_line:
             return None  # the incomplete last line has grown
         return itertools.chain([more], rest)
 
     def _read(self, job: dict[str, Any]) -> tuple[JobProgress, int, str | None]:
         """Return this job's progress, the end of the valid part of the journal, and its kernel."""
         self._file.seek(0)
-        lines = self._file.read().splitlines(keepends=True)
         progress, end, kernel = JobProgress(), 0, None
-        for number, line in enumerate(lines):
+        for number, line in enumerate(self._file.read().splitlines(keepends=True)):
             try:
                 content = read_line(line)
                 if number:
@@ -321,7 +307,7 @@ class Journal:
         return progress, end, kernel
 
     def _append(self, content: dict[str, Any]) -> None:
-        with naming(self.output):
+        with files.naming(self.output):
             self._file.write(written_line(content))
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -335,7 +321,7 @@ def written_line(content: dict[str, Any]) -> bytes:
 
 def read_line(line: bytes) -> dict[str, Any]:
     """Return the content of a line; ValueError if it is not as it was written."""
-    content = parse_json(line)
+    content = files.parse_json(line)
     if isinstance(content, dict):
         content.pop(_CHECK, None)
         if written_line(content) == line:
@@ -354,12 +340,12 @@ def open_locked(path: Path, output: Path, *, is_ours: bool = False) -> BinaryIO:
     HeldOff if another process holds the lock. This and system errors name `output`.
     """
     while True:
-        with naming(output, instead=True):
-            file = open_unlinked(path, os.O_APPEND) if is_ours else path.open("a+b")
+        with files.naming(output, instead=True):
+            file = files.open_unlinked(path, os.O_APPEND) if is_ours else path.open("a+b")
             if is_ours:
-                check_owner(file.fileno(), path)
+                files.check_owner(file.fileno(), path)
         busy = f"{output}: another job is working on it; run the same command again later"
-        lock(file.fileno(), path, busy)
+        files.lock(file.fileno(), path, busy)
         # Another job may have removed the file in between. Then the lock would be useless.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file

@@ -16,17 +16,7 @@ from typing import NamedTuple, Self
 
 from nmt.errors import UsageError
 from nmt.jobs.journal import journal_of
-from nmt.system.remote import (
-    cached,
-    download,
-    exists,
-    files_at,
-    is_url,
-    make_folder,
-    mirrored,
-    upload,
-    without_scheme,
-)
+from nmt.system import remote
 
 
 @contextlib.contextmanager
@@ -35,16 +25,15 @@ def local_inputs(inputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     with contextlib.ExitStack() as leaving:
         names = []
         for typed in inputs:
-            if not is_url(typed):
-                names.append(without_scheme(typed))
+            if not remote.is_url(typed):
+                names.append(remote.without_scheme(typed))
                 continue
-            urls = files_at(typed)
-            if not urls:
+            if not (urls := remote.files_at(typed)):
                 raise UsageError(f"--input {typed}: no files found")
             folder = leaving.enter_context(tempfile.TemporaryDirectory(prefix="nmt-"))
-            copies = [mirrored(url, Path(folder)) for url in urls]
+            copies = [remote.mirrored(url, Path(folder)) for url in urls]
             for url, path in zip(urls, copies, strict=True):
-                download(url, path)
+                remote.download(url, path)
             names.append(str(copies[0] if urls == [typed] else copies[0].parent))
         yield tuple(names)
 
@@ -61,8 +50,8 @@ class RemoteOutput(NamedTuple):
         for typed in inputs:
             if url == typed or url.rstrip("/") == typed.rpartition("/")[0]:
                 raise UsageError(f"{url}: the output would replace the input {typed}")
-        exists(url)  # fails before any work is done
-        path = cached(url)
+        remote.exists(url)  # fails before any work is done
+        path = remote.cached(url)
         (path if url.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
         return cls(url, path)
 
@@ -70,27 +59,26 @@ class RemoteOutput(NamedTuple):
     def synced(self, output: Path) -> Iterator[None]:
         """Get what an earlier job finished, and upload the output after the block (NMTError)."""
         journal, before = journal_of(output), b""
-        if not journal.exists() and exists(self._url_of(journal)):
+        if not journal.exists() and remote.exists(self._url_of(journal)):
             for path in (output, journal):
-                if exists(self._url_of(path)):
-                    download(self._url_of(path), path)
+                if remote.exists(self._url_of(path)):
+                    remote.download(self._url_of(path), path)
             before = journal.read_bytes()
-        elif self.path.is_dir() and not journal.exists() and exists(self._url_of(output)):
-            download(self._url_of(output), output)  # somebody else's
+        elif self.path.is_dir() and not journal.exists() and remote.exists(self._url_of(output)):
+            remote.download(self._url_of(output), output)  # somebody else's
         yield
-        is_new = journal.exists() and journal.read_bytes() != before
-        for path in (output, journal):
-            if is_new:
+        if journal.exists() and journal.read_bytes() != before:
+            for path in (output, journal):
                 for folder in reversed(path.parents):
                     if self.path in folder.parents:
-                        make_folder(self._url_of(folder))
-                upload(path, self._url_of(path))
+                        remote.make_folder(self._url_of(folder))
+                remote.upload(path, self._url_of(path))
         output.unlink()
         journal.unlink(missing_ok=True)
 
     def move(self, output: Path) -> None:
         """Upload a file without a journal, and remove it here; NMTError if that fails."""
-        upload(output, self._url_of(output))
+        remote.upload(output, self._url_of(output))
         output.unlink()
 
     def _url_of(self, path: Path) -> str:

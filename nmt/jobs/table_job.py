@@ -60,8 +60,7 @@ def translate_table(
     name, column = str(source), 2 * columns[:1]
     request = FileRequest(name, name, source, column, ("und", "und"), encoding, is_one_side=True)
     texts, write = open_column(request, content, columns[1])
-    documents = [kind.name for text in texts if (kind := _document_in(text))]
-    if documents:
+    if documents := [kind.name for text in texts if (kind := _document_in(text))]:
         console.warning(
             f"{source}: {len(documents):,} texts look like {documents[0]}, which is translated as "
             "lines; write each to a file, and give that as --input"

@@ -73,9 +73,7 @@ def annotate(
         first = bisect_right(ends, term.start)
         last = bisect_left(starts, term.end, first)
         inside = [index for index in range(first, last) if starts[index] < ends[index]]
-        is_whole = (
-            inside and offsets[inside[0]][0] <= term.start and offsets[inside[-1]][1] >= term.end
-        )
+        is_whole = inside and starts[inside[0]] <= term.start and ends[inside[-1]] >= term.end
         fits = size + len(target) + len(ANNOTATION) <= most
         if not (is_whole and fits and target) or UNK_ID in target or taken & set(inside):
             continue

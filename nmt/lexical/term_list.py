@@ -23,17 +23,10 @@ from nmt.errors import DataError
 from nmt.lexical.tbx import NEVER, read_tbx
 from nmt.lexical.word_list import ListedWord, WordList, has_capital
 from nmt.markup.file_types import decoded, first_bytes
+from nmt.tables import formats
 from nmt.tables.cells import TAB, Quotes, quoted_rows
 from nmt.tables.columns import Columns, find_columns, language_columns
-from nmt.tables.formats import (
-    CSV,
-    SPREADSHEETS,
-    FileRequest,
-    file_and_columns,
-    refuse_spreadsheet,
-    sheet_and_columns,
-    suffix_of,
-)
+from nmt.tables.formats import FileRequest
 from nmt.tables.tsv import csv_separator
 from nmt.tables.xlsx import read_sheet
 
@@ -64,8 +57,8 @@ def read_terms(path: Path, langs: tuple[str, str]) -> WordList:
     DataError if it has no terms, is damaged, or does not show which columns are meant. UsageError
     if it is of another kind, or not two columns are named.
     """
-    name, columns = file_and_columns(str(path))
-    sheet, columns = sheet_and_columns(str(path), suffix_of(name), columns)
+    name, columns = formats.file_and_columns(str(path))
+    sheet, columns = formats.sheet_and_columns(str(path), formats.suffix_of(name), columns)
     start = first_bytes(Path(name))
     if _XML.match(decoded(start)):
         words = read_tbx(Path(name), (columns[0], columns[1]) if columns else langs)
@@ -90,12 +83,12 @@ def _rows(request: FileRequest, start: bytes) -> list[list[bytes]]:
 
     start: the first bytes of the file.
     """
-    name, suffix = request.file, suffix_of(request.file)
-    if suffix in SPREADSHEETS:
+    name, suffix = request.file, formats.suffix_of(request.file)
+    if suffix in formats.SPREADSHEETS:
         return read_sheet(request)
-    refuse_spreadsheet(name, start)
+    formats.refuse_spreadsheet(name, start)
     lines, separator, is_quoted = [*_lines(request.path)], TAB, True
-    if suffix == CSV.suffix:
+    if suffix == formats.CSV.suffix:
         first_lines = [line for line in lines if line.strip()][:_SAMPLED]
         separator, names_separator = csv_separator(first_lines, request)
         if names_separator:
@@ -238,5 +231,4 @@ def _side(name: str) -> str:
 
 def _alternatives(cell: str) -> list[str]:
     """Return the terms that stand in a cell: `Leuchte; Lampe` are two, `Tante (f.)` is `Tante`."""
-    parts = [part for part in _BETWEEN.split(_BRACKET.sub("", cell)) if part]
-    return parts or [cell]
+    return [part for part in _BETWEEN.split(_BRACKET.sub("", cell)) if part] or [cell]

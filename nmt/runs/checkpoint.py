@@ -90,13 +90,12 @@ class RunState:
         is_extra: it came only because the run ended. It may be the best, but patience does not
             count it, because the run may go on.
         """
-        best = sorted([*self.best, (metric, loss, self.update)])[:keep_best]
         improved = not self.best or metric < self.best[0][0]
         return replace(
             self,
             validated=self.update,
             bad_validations=0 if improved else self.bad_validations + (not is_extra),
-            best=tuple(best),
+            best=tuple(sorted([*self.best, (metric, loss, self.update)])[:keep_best]),
             history=self.history + ((self.update, metric),) * (not is_extra),
         )
 

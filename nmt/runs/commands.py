@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,11 +42,9 @@ def answers(
     """
     folder.mkdir(exist_ok=True)
     waiting = iter(lines)
+    blocks = iter(lambda: list(islice(waiting, BLOCK_LINES)), [])
     with console.progress(f"{option} is at work", total=None, unit="lines") as bar:
-        for number in count():
-            block = list(islice(waiting, BLOCK_LINES))
-            if not block:
-                return
+        for number, block in enumerate(blocks):
             given = "".join(f"{line}\n" for line in block).encode()
             first = number * BLOCK_LINES + 1
             name = f"{option}, lines {first:,} to {first + len(block) - 1:,}"

@@ -247,11 +247,10 @@ def choose_text(work: Path, langs: tuple[str, str], lists: str, choice: Choice) 
 def _translated(work: Path, lists: str) -> Iterator[list[Translated]]:
     """Yield blocks of lines with their translations, all lines in their order."""
     by_line = groupby(_entries(work, lists), key=lambda pair: (pair[0].line, pair[1]))
+    paired = zip(by_line, _lines(work / "reference"), strict=True)
     lines = (
         _of_line(source, reference, [entry for entry, _ in of_line])
-        for ((_, source), of_line), reference in zip(
-            by_line, _lines(work / "reference"), strict=True
-        )
+        for ((_, source), of_line), reference in paired
     )
     while block := list(islice(lines, _AT_ONCE)):
         yield block

@@ -251,8 +251,7 @@ class Report:
     def _model(self) -> str:
         """Describe the model that the run ends with, by its file."""
         path = find_model(self.run.path)
-        card = card_of_file(path)
-        if card is None:
+        if (card := card_of_file(path)) is None:
             return f"{path.stem} model: {path}, which is damaged"
         metrics = f", {_metrics(card.valid, _VALID)}" if card.valid else ""
         return f"{path.stem} model: {path}, of update {card.update:,}{metrics}"

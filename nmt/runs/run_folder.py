@@ -153,12 +153,10 @@ class RunFolder:
 
         HeldOff if another process is training in it.
         """
-        self._lock = files.open_unlinked(self.path / "lock")
-        files.lock(
-            self._lock.fileno(),
-            self.path / "lock",
-            f"{self.path}: another process is training here; wait for it or choose another --out",
-        )
+        path = self.path / "lock"
+        busy = f"{self.path}: another process is training here; wait for it or choose another --out"
+        self._lock = files.open_unlinked(path)
+        files.lock(self._lock.fileno(), path, busy)
         mark = uuid.uuid4().hex
         self._lock.write(mark.encode())
         self._lock.flush()
@@ -265,8 +263,7 @@ class RunFolder:
         run, training = document.get("run"), document.get("training")
         if not (isinstance(run, dict) and isinstance(training, dict)):
             raise DataError(f"{self.config}: damaged: it lacks [run] or [training]")
-        version = run.get("format_version")
-        if version != FORMAT_VERSION:
+        if (version := run.get("format_version")) != FORMAT_VERSION:
             raise DataError(
                 f"{self.config} has format version {version}, but this nmt reads "
                 f"{FORMAT_VERSION}; choose another --out"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import console
-from nmt.console import counted
 from nmt.data.compressed import SUFFIXES
 from nmt.data.corpus import Encoding, decode_lines, read_lines, read_pipe, split_lines
 from nmt.data.languages import is_pair
@@ -27,7 +26,6 @@ from nmt.tables import formats
 from nmt.tables.scored_lines import form_of
 
 _FIRST_LINES = 100  # that show whether they are text
-_PAIR = ("source", "hypothesis")
 _UNKNOWN = ("und", "und")  # the languages, as ISO 639 spells that
 _DOCUMENTS = [suffix for kind in TYPES if kind.markup for suffix in kind.suffixes]
 _NO_LANGUAGE = {*SUFFIXES, *_DOCUMENTS, *(one.suffix for one in formats.TABLES)}
@@ -54,11 +52,9 @@ def read_text(
     return whole or Text(name_of(path), list(_stream(path, encoding)))
 
 
-def stream(
-    path: Path, encoding: Encoding, use: str = "hypothesis", quoting: Sequence[str] = ()
-) -> Iterator[str]:
+def stream(path: Path, encoding: Encoding, use: str = "hypothesis") -> Iterator[str]:
     """Return the lines of a text, as `read_text` does; plain text is not read in advance."""
-    whole = _read_whole(path, encoding, use, quoting)
+    whole = _read_whole(path, encoding, use, quoting=())
     return iter(whole.lines) if whole is not None else _stream(path, encoding)
 
 
@@ -71,7 +67,7 @@ def stream_together(
     """
     if paths.count(Path("-")) > 1:
         raise UsageError("stdin can be only one text; name the file of the other")
-    sides = zip(_PAIR, paths, strict=True)
+    sides = zip(("source", "hypothesis"), paths, strict=True)
     whole = [_read_whole(path, encoding, use, quoting) for use, path in sides]
     check_segments([text for text in whole if text is not None])
     return [
@@ -110,7 +106,7 @@ def _read_column(name: str, encoding: Encoding, quoting: Sequence[str]) -> list[
     rows = list(enumerate(table.checked_rows(lambda _: None), start=1))
     taken = [(number, row) for number, row in rows if not row.left_out]
     if why := next((row.left_out for _, row in rows if row.left_out), ""):
-        number = counted(len(rows) - len(taken), "row", "rows")
+        number = console.counted(len(rows) - len(taken), "row", "rows")
         console.notice(f"{name}: {number} left out, which its makers mark, such as {why}")
     if missing := next((number for number, row in taken if row.is_missing), 0):
         raise DataError(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -182,13 +182,9 @@ def bleu_variant(references: References, variant: Variant, *, lowercase: bool = 
     With a tokenizer of its own it is that of Moses' multi-bleu.perl: no smoothing, and tokens are
     what stands between spaces. Otherwise it is sacreBLEU's.
     """
-    if variant.tokenizer is None:
-        references = _partial(references)
-        return Metric(BLEU(lowercase=lowercase, force=True, references=references), variant)
     prepared = _partial([[variant.prepare(line) for line in lines] for lines in references])
-    metric = BLEU(
-        tokenize="none", smooth_method="none", lowercase=lowercase, force=True, references=prepared
-    )
+    of_moses = dict[str, Any](tokenize="none", smooth_method="none") if variant.tokenizer else {}
+    metric = BLEU(lowercase=lowercase, force=True, references=prepared, **of_moses)
     return Metric(metric, variant)
 
 

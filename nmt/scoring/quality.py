@@ -112,10 +112,9 @@ class Curve:
             [list(map(np.percentile, ways[:, group], _ENDS)) for group in groups]
         )
         lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)  # if a few lines are far off
-        usual = np.percentile(rows[:, 0], _USUAL)
         lists = means, deviations, weights, centres, corrections, lows, highs
         rounded = [tuple(round(float(one), 6) for one in each) for each in lists]
-        return cls(float(usual), *rounded)
+        return cls(float(np.percentile(rows[:, 0], _USUAL)), *rounded)
 
     def estimates(self, rows: NDArray[np.float64]) -> list[Estimate]:
         """Tell the chrF of translations from their features (N, F)."""
@@ -127,12 +126,8 @@ class Curve:
         told = _inside(told + np.interp(told, [0, *self.told], [0, *self.corrections]))
         percent = np.clip([told, told + low * told, told + high * (1 - told)], 0, 1).T * 100
         is_unusual = rows[:, 0] < self.least_usual
-        return [
-            Estimate(chrf, low, high, unusual)
-            for (chrf, low, high), unusual in zip(
-                percent.tolist(), is_unusual.tolist(), strict=True
-            )
-        ]
+        each = zip(percent.tolist(), is_unusual.tolist(), strict=True)
+        return [Estimate(chrf, low, high, unusual) for (chrf, low, high), unusual in each]
 
 
 def _inside(chrf: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -99,11 +99,9 @@ def text_warnings(
 
 
 def _marked(text: Text, what: str, pattern: re.Pattern[str], remedy: str) -> Iterator[str]:
-    matches = enumerate(map(pattern.search, text.lines), start=1)
-    examples = {number: match[0] for number, match in matches if match}
-    if examples:
-        example = next(iter(examples.values()))
-        yield _described(text, f"hold {what} ({example})", list(examples), remedy)
+    matches = list(map(pattern.search, text.lines))
+    if first := next(filter(None, matches), None):
+        yield _described(text, f"hold {what} ({first[0]})", _numbers(matches), remedy)
 
 
 def _numbers(are_such: Iterable[object]) -> list[int]:
@@ -161,10 +159,9 @@ def equal_only_in_nfc(hypothesis: Text, reference: Text) -> Iterator[str]:
 
     NFC composes most letters and marks, but takes others apart, such as U+0958 of Hindi.
     """
-    pairs = list(zip(hypothesis.lines, reference.lines, strict=True))
     numbers = _numbers(
         not (is_composed(one) and is_composed(other)) and _more_match_in_nfc(one, other)
-        for one, other in pairs
+        for one, other in zip(hypothesis.lines, reference.lines, strict=True)
     )
     if numbers:
         texts = [hypothesis, reference]

@@ -40,11 +40,9 @@ from nmt.models.base import Decoder, DecoderState
 from nmt.search.constraints import Constraint, constraints_of
 from nmt.search.engine import Hypothesis, OnStep, Searched, Source
 from nmt.search.options import SearchOptions
-from nmt.search.phrase_banks import PhraseBanks
+from nmt.search.phrase_banks import Floats, PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
 from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_tokens, top_tokens
-
-Floats = NDArray[np.float64]
 
 # On a CPU, this many logits are computed at a time: 4 MB of fp32, which fits most caches.
 _LOGITS_PER_BLOCK = 1 << 20
@@ -86,8 +84,7 @@ def decode(
     active: list[Beams] = []
     while True:
         while sum(beams.cost for beams in active) <= budget / 2:
-            group = next(groups, None)
-            if group is None:
+            if (group := next(groups, None)) is None:
                 break
             active.append(Beams.begin(group, options))
             del group  # it holds the state's memory

@@ -101,6 +101,7 @@ class Engine(ABC):
 
         on_progress, on_step: see there.
         """
+        tell = on_progress or (lambda _: None)
         results: dict[int, SearchResult] = {}
         firsts: dict[Source, int] = {}
         first_of = [firsts.setdefault(source, index) for index, source in enumerate(sources)]
@@ -114,16 +115,14 @@ class Engine(ABC):
                     tokens_at_once = self._tokens_at_once(budget)
                     for number, hypotheses in self.find(sources, waiting, tokens_at_once, on_step):
                         results[number] = hypotheses or NOTHING_FOUND
-                        if on_progress is not None:
-                            on_progress(copies[number])
+                        tell(copies[number])
             except MemoryError:
                 longest = next(number for number in order if number not in results)
                 if 2 * source_cost(sources[longest]) <= self._tokens_at_once(budget):
                     budget //= 2
                 else:  # it was the only one
                     results[longest], budget = OUT_OF_MEMORY, self.batch_tokens
-                    if on_progress is not None:
-                        on_progress(copies[longest])
+                    tell(copies[longest])
         self.batch_tokens = budget  # it would not fit the next time either
         return [results[number] for number in first_of]
 

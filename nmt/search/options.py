@@ -127,12 +127,11 @@ class SearchOptions:
 
     def into(self, vocabulary: Vocabulary) -> SearchOptions:
         """Return the options with what search must know of the vocabulary of targets."""
-        barred = tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids)))
         # One hypothesis has nothing to be compared with, and samples may be equal.
         decode = vocabulary.decode if self.n_best > 1 and self.sampling is None else None
         return replace(
             self,
-            barred_ids=barred,
+            barred_ids=tuple(dict.fromkeys((*self.barred_ids, *vocabulary.barred_ids))),
             first_ids=vocabulary.first,
             decode=decode,
             find_word_edges=lambda: vocabulary.word_edges,

@@ -45,8 +45,6 @@ Floats = NDArray[np.float64]
 
 NO_TOKEN = -1
 
-Stages = NDArray[Any]  # array of `PhraseStage`s
-
 
 class PhraseBanks:
     """How far the active hypotheses of a group are with their phrases."""
@@ -61,7 +59,7 @@ class PhraseBanks:
         self.max_width = int(self._slots.max())  # the largest W
         self._reach(np.array([[each.stage(StageKey())] for each in sentences]))
 
-    def _reach(self, stages: Stages) -> None:
+    def _reach(self, stages: NDArray[Any]) -> None:
         """Note the stages (B, W) of the hypotheses, and what they say of themselves as arrays."""
         rows: list[PhraseStage] = stages.reshape(-1).tolist()
         shape = (*stages.shape, max((len(stage.wanted) for stage in rows), default=0))

@@ -124,8 +124,7 @@ class PhraseStage:
         return (self._after(-1, False, WordEnd()).bank, self._after(-1, inside, WordEnd()).bank)
 
     def after(self, token: int) -> PhraseStage:
-        edges = self._sentence.edges
-        if edges is None:
+        if (edges := self._sentence.edges) is None:
             return self._after(token, False, WordEnd())
         ends = edges.end_inside, edges.end_wide, edges.words_follow, edges.end_space
         end = WordEnd(*(bool(array[token]) for array in ends))
@@ -138,14 +137,13 @@ class PhraseStage:
         return self._next[key]
 
     def _make(self, token: int, begins_inside: bool, end: WordEnd) -> PhraseStage:
-        goes_on = self._end.inside and begins_inside  # with a word
         met = self.met if not begins_inside else self._met_before_letters
         begun = [
             Begun(phrase, form, size + 1)
             for phrase, form, size in self._begun
             if size < len(form) and form[size] == token
         ]
-        if not goes_on:
+        if not (self._end.inside and begins_inside):  # else it goes on with a word
             begun += [
                 Begun(phrase, form, 1) for phrase, form in self._may_begin() if form[0] == token
             ]

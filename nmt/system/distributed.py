@@ -287,8 +287,7 @@ class Ranks:
             self._note_request(reason)
         if self._store is not None:
             with contextlib.suppress(dist.DistError):  # the first word stands
-                word = json.dumps([self.rank, status, reason])
-                self._store.compare_set(_LAST_WORD, "", word)
+                self._store.compare_set(_LAST_WORD, "", json.dumps([self.rank, status, reason]))
 
     def cause_elsewhere(self, error: BaseException) -> NMTError | None:
         """Return what another rank has said at its end, if that is why this one cannot go on.
@@ -304,8 +303,7 @@ class Ranks:
             kind = Stopped if status == "stopped" else NMTError
             was = "was stopped" if status == "stopped" else "failed"
             return kind(f"rank {rank} {was}: {reason}; {AGAIN}")
-        what = f"another process is gone or hangs: {error}"
-        return NMTError(f"{what}; {AGAIN}") if is_lost else None
+        return NMTError(f"another process is gone or hangs: {error}; {AGAIN}") if is_lost else None
 
 
 def is_of_the_group(error: BaseException) -> bool:

@@ -180,8 +180,7 @@ def remove_left_overs(folder: Path, name: str | None = None) -> None:
     """Remove what killed processes have left in a folder while they wrote one file, or any."""
     pattern = "*" if name is None else glob.escape(name)
     for left_over in folder.glob(f".{pattern}.????????{TEMPORARY_SUFFIX}"):
-        descriptor = _locked(left_over)
-        if descriptor is not None:
+        if (descriptor := _locked(left_over)) is not None:
             shutil.rmtree(left_over, ignore_errors=True)
             os.close(descriptor)
 

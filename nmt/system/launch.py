@@ -173,8 +173,7 @@ def _status_of(statuses: Sequence[int]) -> int:
         if -status in program.SIGNALS:  # before it hears them, when nothing has been done
             status = EXIT_STOPPED
         elif status < 0:
-            name = signal.Signals(-status).name
-            console.error(f"process {rank} was ended by {name}; {AGAIN}")
+            console.error(f"process {rank} was ended by {signal.Signals(-status).name}; {AGAIN}")
             status = EXIT_FAILED
         found.add(status)
     if failed := found - {EXIT_DONE, EXIT_STOPPED}:

@@ -78,9 +78,8 @@ def in_a_copy(function: Callable[[], Any]) -> Any:
         copy = os.fork()
     if copy == 0:
         try:
-            os.write(
-                writing, json.dumps(function()).encode()
-            )  # all or nothing: a pipe holds so little
+            # All or nothing: a pipe holds so little.
+            os.write(writing, json.dumps(function()).encode())
         finally:
             os._exit(0)
     os.close(writing)

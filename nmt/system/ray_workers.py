@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Generic, Self
 
 from nmt import console
-from nmt.console import counted
 from nmt.errors import NMTError, UsageError, WorkerDied
 from nmt.system.machine import version_of_code
 from nmt.system.prefetch import AHEAD, Item, Pause, Result, in_order
@@ -59,7 +58,7 @@ class RayWorkers(Generic[Item, Result]):
             for node in _nodes()
         )
         if not self.count:
-            needed = counted(threads, "core", "cores") + (" and a GPU" if gpus else "")
+            needed = console.counted(threads, "core", "cores") + (" and a GPU" if gpus else "")
             raise UsageError(f"--workers ray: no node of the cluster has {needed}")
         # Without max_calls, Ray would start a new process for each item that takes a GPU.
         options = {"max_retries": _MOST_DEATHS, "max_calls": 0}

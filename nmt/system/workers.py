@@ -219,8 +219,7 @@ def _sendable(error: Exception) -> Exception:
 
 def _die_with_parent() -> None:
     # A forked worker holds both ends of its pipe, so it would wait forever.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
 

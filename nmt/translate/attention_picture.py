@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 from nmt.system.plot import FAINT, GRID, HEADER, MARGIN, draw, legible
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from nmt.models.base import AttentionWeights
-
-    Floats = NDArray[np.float32]
+    from nmt.translate.alignment import Floats
 
 THRESHOLD = 0.05  # smaller weights are not drawn: most weights are smaller, and hardly visible
 

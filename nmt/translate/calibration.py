@@ -146,9 +146,8 @@ def rate(curve: Curve, texts: Sequence[str], translations: list[Translation]) ->
             translations[number] = replace(translations[number], quality=estimate)
 
 
-def known_of(text: str, translation: Translation) -> list[float] | None:
+def known_of(text: str, best: Translation) -> list[float] | None:
     """Return what a calibration knows of a translation; None if it was not searched."""
-    best = translation
     if best.error or best.copied or best.remembered or not best.segments:
         return None
     return features_of(text, best.text, best.log_prob, len(best.tokens), best.segments)

@@ -123,8 +123,7 @@ def search_windows(
     found = dict[int, list[Found | None]]()
     for (number, window), result in zip(windows.items(), results, strict=True):
         (line,) = segments[number]
-        own = _own_line(engine, window, line.source, result, separator)
-        if own is not None:
+        if own := _own_line(engine, window, line.source, result, separator):
             found[number] = [Found([own])]
     return found
 

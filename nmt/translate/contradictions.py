@@ -56,18 +56,15 @@ class Contradiction(NamedTuple):
         return f"| {_code(self.option)} | {relation} | {self.why}{unless} |"
 
 
-_COUNTS_LINES_BEFORE = "it would count for the lines before, too"
-_NOT_IN_EXPORT = "; give the model file instead"
 _NO_ALIGNMENTS = "it has no alignments to place tags by"
 _OWN_FORM = "each has a form of its own; --format jsonl has both"
-_FOR_LINES = "it is for lines of text"
 
 TABLE = (
     Contradiction("--prefixes", "--markup", "a prefix has no place among the tags"),
     Contradiction("--prefixes", "--context", "a prefix begins one line only"),
     Contradiction("--split", "--no-split", "one or the other"),
     *(
-        Contradiction(option, "--context", _COUNTS_LINES_BEFORE)
+        Contradiction(option, "--context", "it would count for the lines before, too")
         for option in (
             "--split --terms --n-best --max-tokens --min-tokens --no-repeat-ngram "
             "--repetition-penalty"
@@ -90,7 +87,7 @@ TABLE = (
         for option in ("--prefixes", "--terms", "--context", "--sample", "--ensemble")
     ),
     *(
-        Contradiction(option, EXPORT, f"{why}{_NOT_IN_EXPORT}", unless)
+        Contradiction(option, EXPORT, f"{why}; give the model file instead", unless)
         for option, why, unless in (
             ("--ensemble", "it cannot be joined with others", ()),
             ("--terms", "it takes no terms", (READER,)),
@@ -113,7 +110,7 @@ TABLE = (
         ("--beam-size 1", "--length-penalty 0"),
     ),
     *(
-        Contradiction(option, whole, _FOR_LINES)
+        Contradiction(option, whole, "it is for lines of text")
         for whole in (DOCUMENT, COLUMNS)
         for option in (
             "--format jsonl",
@@ -135,8 +132,7 @@ def options_given(options: Any) -> dict[str, object]:
     """Return the options of a dataclass and its parts that have not their defaults."""
     given: dict[str, object] = {}
     for spec in declared(options):
-        value = getattr(options, spec.name)
-        if value != spec.default:
+        if (value := getattr(options, spec.name)) != spec.default:
             given[option_name(spec)] = value
     for name in parts(options):
         given |= options_given(getattr(options, name))

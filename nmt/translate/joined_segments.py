@@ -130,8 +130,7 @@ class JoinSegments:
         """
         if not segments:
             return BLANK
-        errors = [part for part in translated if isinstance(part, str)]
-        if errors:
+        if errors := [part for part in translated if isinstance(part, str)]:
             return failed(errors[0], segments=len(segments))
         of_segments = [part for part in translated if not isinstance(part, str)]
         options = self.engine.options

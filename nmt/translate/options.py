@@ -275,11 +275,10 @@ class TranslationConfig:
     @property
     def lists(self) -> dict[str, Path]:
         """The files of `terms` and `memory`, without the columns that they may name."""
-        given = {name: getattr(self, name) for name in _LISTS}
         return {
             name: Path(file_and_columns(str(path))[0])
-            for name, path in given.items()
-            if path is not None
+            for name in _LISTS
+            if (path := getattr(self, name)) is not None
         }
 
     @cached_property

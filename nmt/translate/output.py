@@ -158,8 +158,7 @@ def _fields(translation: Translation) -> dict[str, object]:
     fields |= {name: value for name, value in others.items() if value}
     if translation.quality is not None:
         fields["quality"] = [round(chrf, 1) for chrf in translation.quality[:3]]
-    alignment = translation.alignment
-    if alignment is not None:
+    if (alignment := translation.alignment) is not None:
         fields["src_tokens"] = alignment.src_tokens
         fields["alignment"] = alignment.positions
         fields["word_alignment"] = pharaoh(alignment.words)
@@ -209,8 +208,7 @@ def read_n_best(lines: Iterable[str], name: str, *, features: bool = True) -> It
     """
     last = 0
     for number, content in enumerate(lines, start=1):
-        entry = _parse(content, features=features)
-        if entry is None:
+        if (entry := _parse(content, features=features)) is None:
             raise DataError(
                 f"{name}: line {number:,} is not LINE ||| TEXT ||| SCORE, as `nmt translate "
                 "--n-best N` writes it"
@@ -267,8 +265,7 @@ def _read_fairseq(lines: Iterable[str], name: str) -> Iterator[Entry]:
     entries: dict[str, list[Entry]] = {"D": [], "H": []}
     for number, line in enumerate(lines, start=1):
         if line[:2] in ("D-", "H-"):
-            hypothesis = _HYPOTHESIS.fullmatch(line)
-            if hypothesis is None:
+            if (hypothesis := _HYPOTHESIS.fullmatch(line)) is None:
                 raise DataError(f"{name}: line {number:,} is not D-LINE<TAB>SCORE<TAB>TEXT")
             kind, of_line, score, text = hypothesis.groups()
             entries[kind].append(Entry(int(of_line), text, float(score)))

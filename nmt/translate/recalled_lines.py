@@ -78,8 +78,7 @@ def _recall(memory: Memory, line: str | MarkedLines, form: str | None) -> str | 
     written = line.written if isinstance(line, MarkedLines) else ""
     text = memory.get((form or "", _key(written))) or memory.get((form or "", _key(markup)))
     if form is not None:
-        tags = _tags(markup, form)
-        if tags:
+        if tags := _tags(markup, form):
             text = text or memory.get(("", _key(markup)))
         elif text is None and (plain := memory.get(("", _key(html.unescape(markup))))):
             text = html.escape(plain, quote=False)

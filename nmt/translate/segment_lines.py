@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nmt.markup.breaks import LINE_END
 from nmt.search.engine import Ids, Source
@@ -34,17 +34,12 @@ class _Sentence(NamedTuple):
     is_copied: bool = False  # unless it has a listed word
 
 
-class Cut(Protocol):
-    """Cuts a sentence into segments, and finds words of a list in it."""
+Cut = Callable[[str, Spans, list[int], int, str], list[Segment]]
+"""Cuts a sentence into segments, and finds words of a list in it.
 
-    def __call__(
-        self, text: str, protected: Spans, ids: list[int], most: int, separator: str
-    ) -> list[Segment]:
-        """Return the segments of a sentence, of at most so many ids each.
-
-        protected: parts of it that stay as they are; see `WordList.find`.
-        separator: white space between this sentence and the next.
-        """
+It gets the sentence, the parts of it that stay as they are (see `WordList.find`), its ids, how many
+of them a segment may have, and the white space between this sentence and the next.
+"""
 
 
 @dataclass(frozen=True)

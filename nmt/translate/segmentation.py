@@ -182,8 +182,7 @@ def split_ids(
     while len(ids) - start > max_tokens:
         tokens = vocabulary.tokens(ids[start : start + max_tokens + 1])
         cut = _cut_position(tokens, max_tokens)
-        is_in_word = has_spaces and _is_in_word(tokens, cut)
-        if is_in_word:
+        if is_in_word := has_spaces and _is_in_word(tokens, cut):
             most = min(max_tokens, _IN_WORD_TOKENS)
             cut = _cut_position(tokens[: most + 1], most)
         space = translated_separator(" " if tokens[cut].startswith(WORD_START) else "", languages)

@@ -52,19 +52,16 @@ class ReadTerms:
         is left out.
         """
         vocabulary, places = self.vocabulary, self.terms.find(text, protected)
-        wanted = [Annotation(place.start, place.end, place.word.targets[0]) for place in places]
-        limit, spans = most, list[tuple[int, int]]()
-        if places:
-            spans = token_offsets(text, vocabulary.tokens(ids))
-            if len(ids) > most:
-                whole = annotate(vocabulary, ids, spans, wanted)
-                limit = max(1, most // 2, most * len(ids) // len(whole.ids))
-        segments = split_ids(vocabulary, ids, limit, self.languages, separator)
         if not places:
-            return segments
+            return split_ids(vocabulary, ids, most, self.languages, separator)
+        wanted = [Annotation(place.start, place.end, place.word.targets[0]) for place in places]
+        limit, spans = most, token_offsets(text, vocabulary.tokens(ids))
+        if len(ids) > most:
+            whole = annotate(vocabulary, ids, spans, wanted)
+            limit = max(1, most // 2, most * len(ids) // len(whole.ids))
         starts = [place.start for place in places]
         annotated, position = [], 0
-        for segment in segments:
+        for segment in split_ids(vocabulary, ids, limit, self.languages, separator):
             plain = segment.source.ids
             own = spans[position : position + len(plain)]
             position += len(plain)

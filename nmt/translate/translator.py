@@ -299,10 +299,9 @@ class Translator:
             ((hypotheses,), _) = search_guarded(self.engine, [searched.source])
             if isinstance(hypotheses, str):
                 raise NMTError(f"cannot draw attention: {hypotheses}")
-            src_vocabulary = self.language_pair.src_vocabulary
-            tgt_vocabulary = self.language_pair.tgt_vocabulary
-            source, target = searched.source.ids, (*tgt_vocabulary.first, *hypotheses[0].ids)
-            tokens = src_vocabulary.tokens(source), tgt_vocabulary.tokens(target)
+            pair = self.language_pair
+            source, target = searched.source.ids, (*pair.tgt_vocabulary.first, *hypotheses[0].ids)
+            tokens = pair.src_vocabulary.tokens(source), pair.tgt_vocabulary.tokens(target)
             if all_heads:
                 return draw_attention(self.engine.attention_weights(source, target), *tokens)
             (weights,) = self.engine.attention([(source, target)])

@@ -58,7 +58,7 @@ def test_an_upload_that_fails_is_done_the_next_time(
         raise NMTError(f"{url}: no network")
 
     with monkeypatch.context() as patch:
-        patch.setattr("nmt.jobs.remote_files.upload", fail)
+        patch.setattr("nmt.system.remote.upload", fail)
         assert translate(*words, "--quiet").refusal(1) == "nmt: error: memory://out: no network"
     assert "already translated" in translate(*words).succeeded().stderr
     assert storage.files["out"] == expected
