@@ -20,7 +20,7 @@ _FALL = 0.6
 Vision Transformers", section 3.5) call it a cool-down."""
 _SHORTEST_FALL = 0.1  # the same, if validations are far apart
 _LEAST_BLEU = 5.0
-"""Lower BLEU tells too little: it stays at 0 while the loss falls, and from 0.8 to 0.9 is chance."""
+"""Lower BLEU tells too little: 0 while the loss falls, and from 0.8 to 0.9 is chance."""
 
 
 def learning_rate(config: TrainingConfig, d_model: int, update: int, fall: Fall) -> float:

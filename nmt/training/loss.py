@@ -16,8 +16,8 @@ from nmt.models.kernels.linear import matmul
 from nmt.training.guided_alignment import GUIDED_HEAD, alignment_loss
 
 _CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 28}
-"""Of the logits computed at a time. On a CPU, more no longer stay in its caches. With fewer, products
-have few rows, and the sum over chunks takes as long as they do. On a GPU, few are slower."""
+"""Of the logits computed at a time. On a CPU, more do not stay in its caches. With fewer, products
+have few rows, and the sum over chunks takes long. On a GPU, few are slower."""
 
 OfChunk = Callable[[Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor | None]]
 
