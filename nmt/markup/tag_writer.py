@@ -75,12 +75,10 @@ class _Writer:
         target = self.layout.target
         if place.first < place.end:
             start, end = target[place.first][0], target[place.end - 1][1]
+        elif place.is_after and place.first:
+            start = end = target[place.first - 1][1]
         else:
-            if place.is_after and place.first:
-                start = target[place.first - 1][1]
-            else:
-                start = target[place.first][0] if place.first < len(target) else len(self.text)
-            end = start
+            start = end = target[place.first][0] if place.first < len(target) else len(self.text)
         self._text_to(start)
         self._end_gap()
         if not node.piece_kind:
