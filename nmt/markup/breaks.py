@@ -132,9 +132,8 @@ class MarkedLines(NamedTuple):
         for before, section, is_cdata in sections:
             own_form = "html" if is_cdata else form
             is_literal = is_cdata and html.unescape(section) == section and "<" not in section
-            ends = is_literal or not is_cdata
             own, (first, *others) = cut_at_breaks(
-                section, own_form, at_line_ends=ends, is_part=is_part
+                section, own_form, at_line_ends=is_literal or not is_cdata, is_part=is_part
             )
             between[-1] += before + first
             between += others

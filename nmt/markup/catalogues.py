@@ -72,7 +72,7 @@ _FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
 
 def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
     """Yield what stays and what is translated, and None for each translation there (DataError)."""
-    newline = "\r\n" if "\r\n" in catalogue else "\n"
+    write = partial(_quoted, newline="\r\n" if "\r\n" in catalogue else "\n")
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = ""
     languages, is_code = [""], False
@@ -92,7 +92,6 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
             )
             is_for_one = form is None or (form == form_for_one and says_number)
             source = singular if is_for_one else plural
-            write = partial(_quoted, newline=newline)
             unit = None if is_code else message_unit(source, languages, write)
             if unit is not None:
                 yield catalogue[last:start]

@@ -249,10 +249,9 @@ def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> U
     return without_mnemonic(Unit(marked, before + opening, closing + after, otherwise))
 
 
-def _is_marked(attributes: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
+def _is_marked(has: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
     return any(
-        value.lower() in marks.get(name.rpartition(" ")[2], ())
-        for name, value in attributes.items()
+        value.lower() in marks.get(name.rpartition(" ")[2], ()) for name, value in has.items()
     )
 
 
@@ -265,8 +264,7 @@ def _segments(content: str) -> dict[str, tuple[int, int]]:
         if token.name == "mrk" and token.kind in ("open", "empty"):
             has = token.attributes()
             if has.get("mtype") == "seg":
-                closing = tokens[pairs.get(index, index)]
-                end = closing.start if closing is not token else token.end
+                end = max(token.end, tokens[pairs.get(index, index)].start)
                 spans[html.unescape(has.get("mid", f"number {len(spans)}"))] = token.end, end
     return spans
 
