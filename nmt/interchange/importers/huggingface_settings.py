@@ -16,7 +16,8 @@ from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.model_import import WITHOUT_PIECE, only
-from nmt.system.files import parse_json, read_file
+from nmt.system.files import read_file
+from nmt.tables.json_values import json_object
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json"
@@ -93,14 +94,12 @@ NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; DataError if the file is missing or damaged."""
     try:
-        values = parse_json(read_file(path))
+        values = json_object(read_file(path))
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
         ) from None
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
+    if values is None:
         raise DataError(f"{path}: damaged: not a JSON object")
     return values
 
