@@ -88,10 +88,9 @@ def export_bergamot(
     if sample is None:
         assert data is not None
         sample = data.valid_texts[0].lines()[0]
-    inputs = _inputs(model, card, sample)
     pieces = [PieceModel.read(vocabulary).padded(_TOKENS) for vocabulary in vocabularies]
     sizes = len(pieces[0].pieces), len(pieces[1].pieces)
-    arrays = _arrays(model, card, inputs, sizes)
+    arrays = _arrays(model, card, _inputs(model, card, sample), sizes)
     options = options_of(model.config, sizes)
     pair = f"{card.src_lang}{card.tgt_lang}"
     kinds = ("vocab",) if pieces[0] == pieces[1] else ("srcvocab", "trgvocab")

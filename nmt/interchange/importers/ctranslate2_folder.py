@@ -155,8 +155,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, sines_first, positions = _config_of(weights, settings, sides, tokens)
-        foreign = _foreign(folder, sides, config, options)
-        foreign = foreign._replace(max_src_tokens=positions - 1)
+        foreign = _foreign(folder, sides, config, options)._replace(max_src_tokens=positions - 1)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -177,8 +176,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
-    foreign = foreign._replace(sines_first=sines_first)
-    write_imported(out, weights.path, foreign, read, unread)
+    write_imported(out, weights.path, foreign._replace(sines_first=sines_first), read, unread)
 
 
 def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
@@ -219,9 +217,8 @@ def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
             shape, (kind, size) = take(f"<{dimensions}I"), take("<BI")
             size *= kind if version < 4 else 1
             type_ = getattr(torch, (_OLD_TYPES if version < 4 else _TYPES)[kind])
-            stored[name] = torch.frombuffer(bytearray(take(f"<{size}s")[0]), dtype=type_).view(
-                shape
-            )
+            (raw,) = take(f"<{size}s")
+            stored[name] = torch.frombuffer(bytearray(raw), dtype=type_).view(shape)
         count = take("<I")[0] if version > 2 else 0
         aliases = {take_name(): take_name() for _ in range(count)}
         if place != len(content):

@@ -96,9 +96,8 @@ def _checkpoint_of(folder: Path) -> Path:
 
 def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of model and task, which releases before 0.10 have in one Namespace."""
-    parts = [content.get("args")]
-    if isinstance(cfg := content.get("cfg"), dict):
-        parts = [cfg.get("task"), cfg.get("model")]
+    cfg = content.get("cfg")
+    parts = [cfg.get("task"), cfg.get("model")] if isinstance(cfg, dict) else [content.get("args")]
     settings = dict[str, Any]()
     for part in parts:
         of_part = vars(part) if isinstance(part, argparse.Namespace) else part

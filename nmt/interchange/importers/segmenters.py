@@ -19,7 +19,7 @@ from nmt.data.moses import moses_rules
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import UNK_ID, Vocabulary, read_parsed
 from nmt.errors import UsageError
-from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
+from nmt.interchange.importers.bpe_codes import SPACE, basis, is_bpe_codes, model_of_codes
 from nmt.interchange.importers.model_import import (
     ForeignModel,
     VocabularyMapping,
@@ -28,7 +28,6 @@ from nmt.interchange.importers.model_import import (
 )
 from nmt.system.files import read_file
 
-_SPACE = "\u2581"
 _MANY = 0.1  # of the subwords
 _FEWEST = 0.65
 """Of the subwords of a dictionary, which its own segmenter makes.
@@ -158,7 +157,7 @@ def _map_subwords(
     if segmenter is not None:
         as_listed = partial(model_of_codes, listed=listed, takes_apart=takes_apart)
         model = read_parsed(segmenter, as_listed)
-    elif sum(text.startswith(_SPACE) for text in listed) > _MANY * len(listed):
+    elif sum(text.startswith(SPACE) for text in listed) > _MANY * len(listed):
         raise UsageError(
             f"{path}: has pieces of SentencePiece; give the model that made them: --vocab spm.model"
         )
