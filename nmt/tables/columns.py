@@ -75,7 +75,8 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     labels = ["".join(names[place : place + 1]) or str(place + 1) for place in (src, tgt)]
     if request.columns and not request.is_one_side and not (choice and choice.languages):
         others = [name for place, name in enumerate(names) if place not in (src, tgt)]
-        choice = RowChoice.by_cells(request, others, samples, choice, is_reversed=src > tgt)
+        order = request.langs[::-1] if src > tgt else request.langs
+        choice = RowChoice.by_cells(order, others, samples, choice)
     elif choice:
         choice = choice.for_columns(*labels)
     places = tuple(place_of[name] for name in choice.columns) if choice else ()
