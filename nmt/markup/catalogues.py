@@ -215,6 +215,15 @@ def message_unit(source: str, languages: Sequence[str], write: Callable[[str], s
 
     languages: of format strings, see `directives`; write: makes a string of the file of a text.
     """
+
+    def spell(translation: str) -> str | None:
+        text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
+        fitted = fit_directives(text.strip(), source, languages)
+        if fitted is None:
+            return None
+        start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
+        return write(start + fitted + end)
+
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
         written = as_html(text, brackets_are_text=brackets_are_text)
@@ -223,21 +232,9 @@ def message_unit(source: str, languages: Sequence[str], write: Callable[[str], s
         )
         marked = MarkedLines.of(_OF_A_DATE.sub("", line), "html")
         if marked.has_words:
-            spell = partial(_spelt, source=source, languages=languages, write=write)
             marked = marked if marked.markup == line else MarkedLines.of(line, "html")
             return Unit(marked, spell=spell)
     return None
-
-
-def _spelt(
-    translation: str, *, source: str, languages: Sequence[str], write: Callable[[str], str]
-) -> str | None:
-    text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
-    fitted = fit_directives(text.strip(), source, languages)
-    if fitted is None:
-        return None
-    start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
-    return write(start + fitted + end)
 
 
 def _quoted(text: str, newline: str) -> str:
