@@ -24,7 +24,7 @@ from nmt.data.words import is_in_word, is_letter, is_wide
 from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.line_ends import nearest_in_order
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import Link, Span, aligned_units, first_from, link_weakly
+from nmt.markup.text_units import Links, Span, aligned_units, first_from, link_weakly
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
@@ -50,9 +50,7 @@ class Place:
 
 
 class Layout:
-    def __init__(
-        self, marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link]
-    ) -> None:
+    def __init__(self, marked: Marked, translation: str, links: Links, weaker: Links) -> None:
         """Find the places. See `nmt.markup.tag_writer.restore`."""
         self.marked, self.translation = marked, translation
         self.source, self.target, self.labels = aligned_units(marked, translation, links)

@@ -19,6 +19,7 @@ Span = tuple[int, int]
 
 Link = tuple[int, int, int, int]
 """Start and end of a token in the source, and start and end of one that it is translated to."""
+Links = Sequence[Link]
 
 
 def target_units(text: str) -> list[Span]:
@@ -52,7 +53,7 @@ def first_from(units: Sequence[Span], position: int) -> int:
     return bisect_left(units, (position,))  # (5,) is before (5, 9)
 
 
-def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int]:
+def label_units(source: Sequence[Span], target: Sequence[Span], links: Links) -> list[int]:
     """Return the unit of the source that each unit of the translation comes from; -1: none."""
     votes: list[Counter[int]] = [Counter() for _ in target]
     for src_start, src_end, tgt_start, tgt_end in links:
@@ -66,7 +67,7 @@ def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[
 
 
 def aligned_units(
-    marked: Marked, translation: str, links: Sequence[Link]
+    marked: Marked, translation: str, links: Links
 ) -> tuple[list[Span], list[Span], list[int]]:
     """Return the units of the source and of its translation, and what each of these comes from.
 
@@ -147,9 +148,7 @@ def _depths(marked: Marked, source: Sequence[Span]) -> list[int]:
     return list(accumulate(changes))[:-1]
 
 
-def link_weakly(
-    source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]
-) -> dict[int, int]:
+def link_weakly(source: Sequence[Span], target: Sequence[Span], links: Links) -> dict[int, int]:
     """Return a unit of the translation for units of the source, by links of their tokens."""
     targets: dict[int, int] = {}
     for src_start, src_end, tgt_start, tgt_end in links:
