@@ -109,22 +109,20 @@ def check_segments(texts: Iterable[tuple[str, Sequence[str]]]) -> None:
 
 def read_sgml(name: str, content: str) -> Segments:
     """Read the text between <seg> and </seg>, with single spaces and without entities."""
-    lines: list[str] = []
-    segments: dict[str, None] = {}
+    lines: dict[str, str] = {}  # by segment
     document = ""
     opened: re.Match[str] | None = None
     for tag in _TAG.finditer(content):
         is_segment, ends = tag["name"].lower() == "seg", bool(tag["end"])
         if is_segment and ends and opened is not None:
-            text = " ".join(content[opened.end() : tag.start()].split())
-            lines.append(_ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text))
-            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines)}"
-            if segment in segments:
+            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines) + 1}"
+            if segment in lines:
                 raise DataError(
                     f"{name}: line {_line_of(opened)}: segment {segment} appears twice; "
                     "give each translation a file of its own"
                 )
-            segments[segment] = None
+            text = " ".join(content[opened.end() : tag.start()].split())
+            lines[segment] = _ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text)
             opened = None
         elif is_segment and not ends and opened is None:
             opened = tag
@@ -139,7 +137,7 @@ def read_sgml(name: str, content: str) -> Segments:
         raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
     if not lines:
         raise DataError(f"{name} holds no <seg>; WMT's SGML was expected")
-    return Segments(lines, tuple(segments))
+    return Segments(list(lines.values()), tuple(lines))
 
 
 def _line_of(tag: re.Match[str]) -> str:
