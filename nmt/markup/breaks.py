@@ -206,9 +206,7 @@ def _starts(lines: Sequence[str]) -> list[int]:
     return [0, *accumulate(len(line) + len(LINE_END) for line in lines[:-1])]
 
 
-def _by_line(
-    links: Links, src_starts: Sequence[int], tgt_starts: Sequence[int]
-) -> list[list[Link]]:
+def _by_line(links: Links, src_starts: Sequence[int], tgt_starts: Sequence[int]) -> Sequence[Links]:
     """Return the links within each line, by characters of that line."""
     found: list[list[Link]] = [[] for _ in src_starts]
     for src_start, src_end, tgt_start, tgt_end in links:

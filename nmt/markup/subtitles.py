@@ -91,7 +91,7 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     is_vtt = subtitles.startswith("WEBVTT")
     last = 0
     cues = _cues(path, subtitles, is_vtt=is_vtt)
-    speeches = [speech for cue in cues for speech in _speeches(subtitles, *cue)]
+    speeches = [speech for cue in cues for speech in _speeches(*cue)]
     for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
         marked = MarkedLines.of(_as_html(source, is_vtt=is_vtt), "html")
@@ -135,7 +135,7 @@ def _cues(path: Path, text: str, *, is_vtt: bool) -> Iterator[tuple[re.Match[str
             yield cue, payload
 
 
-def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
+def _speeches(cue: re.Match[str], payload: str) -> Iterator[_Speech]:
     """Yield what is said in a cue."""
     spans: list[list[int]] = []  # start and end of what each says
     for block in _BLOCK.finditer(payload):
@@ -148,16 +148,13 @@ def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
             spans[-1][1] = position = position + len(line)
             has_ended = _is_whole(line)
     for start, end in spans:
-        is_first, is_last = start == spans[0][0], end == spans[-1][1]
-        yield _speech(text, start, end, cue, is_first=is_first, is_last=is_last)
+        yield _speech(start, end, cue, is_first=start == spans[0][0], is_last=end == spans[-1][1])
 
 
-def _speech(
-    text: str, start: int, end: int, cue: re.Match[str], *, is_first: bool, is_last: bool
-) -> _Speech:
-    opening = _OPENING.match(text, start, end)
+def _speech(start: int, end: int, cue: re.Match[str], *, is_first: bool, is_last: bool) -> _Speech:
+    opening = _OPENING.match(cue.string, start, end)
     assert opening is not None  # it fits an empty text
-    said = text[opening.end() : end]
+    said = cue.string[opening.end() : end]
     raw = _without_closing(said)
     if "<" in opening[0]:
         raw = _CLOSING_TAGS.sub("", raw)

@@ -136,8 +136,7 @@ class Layout:
             if text in _PUNCTUATION:
                 never = units["sign"] | units["symbol"]
             elif self._is_elided(unit):
-                is_article = len(text) <= 2
-                never = self.of_pieces if is_article else never | units["symbol"]
+                never = self.of_pieces if len(text) <= 2 else never | units["symbol"]  # an article
             if number not in taken and self.labels[number] in never:
                 self.labels[number] = -1
 
@@ -159,8 +158,7 @@ class Layout:
             by_text[self.marked.text[piece.start : piece.end].strip()].append(piece)
         taken: set[int] = set()
         for text, equal in sorted(by_text.items(), key=lambda item: -len(item[0])):
-            spellings = (text, "%") if text == "%%" else (text,)
-            numbers = [number for one in spellings for number in units_by_text.get(one, ())]
+            numbers = units_by_text[text] + (units_by_text["%"] if text == "%%" else [])
             copies = [range(number, number + 1) for number in numbers]
             if not copies and equal[0].piece_kind == "element":
                 copies = self._longer_copies(text)
@@ -243,9 +241,9 @@ class Layout:
             self._choose_runs(within, whole)
         placed = (self.places[child] for child, *_ in whole if child in self.places)
         self.runs = sorted((place.first, place.end) for place in placed if place.first < place.end)
-        for child, *own in children:
+        for child, *_ in children:
             if child not in self.places:
-                place = self._between(within, units, child, *own)
+                place = self._between(within, units, child)
                 if child.piece_kind:
                     self._leave_word(place, child, within)
                 self.places[child] = place
@@ -318,15 +316,12 @@ class Layout:
                 first += 1
         return first, end
 
-    def _between(
-        self, within: Place, units: tuple[int, int], child: Node, first: int, end: int
-    ) -> Place:
+    def _between(self, within: Place, units: tuple[int, int], child: Node) -> Place:
         """Return the place of a child without a run.
 
-        within: the place where it may be; units: of the source, which that is the translation of;
-        child: the node; first: its first unit of the source, or the next one if it has none; end:
-        the unit after it.
+        within: the place where it may be; units: of the source, which that is the translation of.
         """
+        first, end = self.units_of(child)  # or twice the next one, if it has none
         if within.first == within.end:
             return replace(within)
         if first <= units[0]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from nmt import console
 from nmt.console import printable
+from nmt.data.language_tokens import Langs
 from nmt.data.languages import is_code, is_language, names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
@@ -233,9 +234,7 @@ def _columns_of_text(rows: Sequence[Sequence[str]]) -> str:
     return ",".join(str(place + 1) for place in sorted(best)) if width > 1 else "1,2"
 
 
-def language_columns(
-    text: str, names: Sequence[str], langs: tuple[str, str]
-) -> tuple[int, int] | None:
+def language_columns(text: str, names: Sequence[str], langs: Langs) -> tuple[int, int] | None:
     """Return the places of the columns that are named like the languages.
 
     A name may be a code in any case, with a country or script, or the English name. Without
