@@ -39,8 +39,7 @@ _ESCAPED = str.maketrans(
 )
 _ESCAPE = re.compile(r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[0-9A-Fa-f]+))+)|\\(?P<letter>[^x0-7])")
 _FOLLOWS = {
-    "domain": ("", "domain", "msgstr", "msgstr[]"),
-    "msgctxt": ("", "domain", "msgstr", "msgstr[]"),
+    **dict.fromkeys(("domain", "msgctxt"), ("", "domain", "msgstr", "msgstr[]")),
     "msgid": ("", "domain", "msgstr", "msgstr[]", "msgctxt"),
     "msgid_plural": ("msgid",),
     "msgstr": ("msgid",),

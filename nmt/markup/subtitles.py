@@ -267,6 +267,5 @@ def _are_alike(lengths: Sequence[int], weights: Sequence[int]) -> bool:
     if len(lengths) != len(weights):
         return False
     scale = sum(lengths) / sum(weights)
-    return all(
-        2 * length >= scale * weight for length, weight in zip(lengths, weights, strict=True)
-    )
+    pairs = zip(lengths, weights, strict=True)
+    return all(2 * length >= scale * weight for length, weight in pairs)

@@ -118,9 +118,8 @@ def parse(markup: str, form: str, tokens: list[Token] | None = None) -> Marked:
 
 def mark_signs(text: str) -> Marked:
     """Find the signs in a text without tags. Nothing in it is escaped."""
-    signs = [
-        Node(sign[0], *sign.span(), piece_kind=sign.lastgroup or "") for sign in SIGN.finditer(text)
-    ]
+    found = SIGN.finditer(text)
+    signs = [Node(sign[0], *sign.span(), piece_kind=sign.lastgroup or "") for sign in found]
     return Marked(text, text, Node("", 0, len(text), children=signs), {})
 
 

@@ -250,9 +250,8 @@ def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> U
 
 
 def _is_marked(has: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
-    return any(
-        value.lower() in marks.get(name.rpartition(" ")[2], ()) for name, value in has.items()
-    )
+    said = ((name.rpartition(" ")[2], value.lower()) for name, value in has.items())
+    return any(value in marks.get(name, ()) for name, value in said)
 
 
 def _segments(content: str) -> dict[str, Span]:
