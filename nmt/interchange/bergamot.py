@@ -94,10 +94,9 @@ def export_bergamot(
     options = options_of(model.config, sizes)
     pair = f"{card.src_lang}{card.tgt_lang}"
     kinds = ("vocab",) if pieces[0] == pieces[1] else ("srcvocab", "trgvocab")
-    contents = {
-        kind: (f"{kind}.{pair}.spm", side.write())
-        for kind, side in zip(kinds, pieces, strict=False)
-    }
+    contents: dict[str, tuple[str, bytes]] = {}
+    for kind, side in zip(kinds, pieces, strict=False):
+        contents[kind] = f"{kind}.{pair}.spm", side.write()
     binary = write_arrays({**arrays, OPTIONS: as_array(options)})
     contents["model"] = f"model.{pair}.intgemm.alphas.bin", binary
     if data is not None:

@@ -207,9 +207,8 @@ def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
                 f"versions {_VERSIONS[0]} to {_VERSIONS[-1]}"
             )
         specification = take_name()
-        check_can_be_ours(
-            path, {"specification": specification}, {"specification": (_SPECIFICATION, *_HEADS)}
-        )
+        known = {"specification": (_SPECIFICATION, *_HEADS)}
+        check_can_be_ours(path, {"specification": specification}, known)
         stored = dict[str, Tensor]()
         _, count = take("<2I")
         for _ in range(count):

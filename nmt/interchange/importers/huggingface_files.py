@@ -103,10 +103,9 @@ class Config(NamedTuple):
             weights.check_tied(EMBEDDINGS if base.tie_embeddings == "all" else EMBEDDINGS[1:])
         embeddings = weights.of("tgt_embedding.weight")
         eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
-        if max(eos, start) >= len(embeddings):
-            raise DataError(
-                f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
-            )
+        last = len(embeddings) - 1
+        if max(eos, start) > last:
+            raise DataError(f"{self.path}: has special ids above the last one, {last}")
         tables = {"vocab_size": embeddings}
         if base.tie_embeddings != "all":
             tables["vocab_size"] = weights.of("src_embedding.weight")

@@ -206,14 +206,13 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
     entries = [(token.get("id"), token) for token in tokenizer]
     entries += [(int(id_) if _ID.fullmatch(id_) else id_, token) for id_, token in listed.items()]
     for id_, token in entries:
-        if not isinstance(token, Mapping) or not isinstance(content_of(token), str):
+        text = content_of(token)
+        if not isinstance(token, Mapping) or not isinstance(text, str):
             raise DataError(f"{path}: damaged: added_tokens_decoder has {token!r:.40}")
         if token.get("single_word"):
-            raise UsageError(
-                f"{path}: {content_of(token)} has single_word, which nmt does not know"
-            )
-        if ids.setdefault(content_of(token), id_) != id_:
-            raise DataError(f"{path}: {content_of(token)} has another id in another file")
+            raise UsageError(f"{path}: {text} has single_word, which nmt does not know")
+        if ids.setdefault(text, id_) != id_:
+            raise DataError(f"{path}: {text} has another id in another file")
     return numbered(path, ids)
 
 

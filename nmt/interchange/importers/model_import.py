@@ -95,11 +95,9 @@ def check_can_be_ours(
 def check_alike(path: Path, sides: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
     """Check that encoder and decoder have the same settings, by these names (UsageError)."""
     for name in names:
-        found = [side.get(name) for side in sides]
-        if found[0] != found[1]:
-            raise UsageError(
-                f"{path}: encoder and decoder differ in {name}, {found[0]}, {found[1]}"
-            )
+        src, tgt = (side.get(name) for side in sides)
+        if src != tgt:
+            raise UsageError(f"{path}: encoder and decoder differ in {name}, {src}, {tgt}")
 
 
 def read_pieces(path: Path) -> PieceModel:
