@@ -88,17 +88,15 @@ def export_bergamot(
     if sample is None:
         assert data is not None
         sample = data.valid_texts[0].lines()[0]
-    inputs = _inputs(model, card, sample)
     pieces = [PieceModel.read(vocabulary).padded(_TOKENS) for vocabulary in vocabularies]
     sizes = len(pieces[0].pieces), len(pieces[1].pieces)
-    arrays = _arrays(model, card, inputs, sizes)
+    arrays = _arrays(model, card, _inputs(model, card, sample), sizes)
     options = options_of(model.config, sizes)
     pair = f"{card.src_lang}{card.tgt_lang}"
     kinds = ("vocab",) if pieces[0] == pieces[1] else ("srcvocab", "trgvocab")
-    contents = {
-        kind: (f"{kind}.{pair}.spm", side.write())
-        for kind, side in zip(kinds, pieces, strict=False)
-    }
+    contents: dict[str, tuple[str, bytes]] = {}
+    for kind, side in zip(kinds, pieces, strict=False):
+        contents[kind] = f"{kind}.{pair}.spm", side.write()
     binary = write_arrays({**arrays, OPTIONS: as_array(options)})
     contents["model"] = f"model.{pair}.intgemm.alphas.bin", binary
     if data is not None:

@@ -56,9 +56,7 @@ def model_card(
     scores: of `nmt evaluate`, for each test set.
     train: the training data, if it is known.
     """
-    codes = [card.src_lang, card.tgt_lang]
-    if card.languages is not None:
-        codes = list(card.languages.pieces)
+    codes = [*card.languages.pieces] if card.languages else [card.src_lang, card.tgt_lang]
     front = {
         "language": list(dict.fromkeys(filter(is_code, map(primary_language, codes)))),
         "library_name": "transformers",

@@ -87,8 +87,7 @@ def export_huggingface(
         (folder / WEIGHTS).chmod(0o644)
         exports.write_vocabularies(folder, names, card)
         for name, values in files.items():
-            content = json.dumps(values, indent=2, ensure_ascii=False)
-            write_text(folder / name, f"{content}\n")
+            write_text(folder / name, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
         scores, train = _scores(path / _SCORES), _train(path / "config.toml", card)
         write_text(folder / _README, model_card(card, kind, (src_name, tgt_name), scores, train))
     return "transformers"
@@ -185,11 +184,9 @@ def _is_shared(card: ModelCard) -> bool:
 
 
 def _is_export(folder: Path) -> bool:
-    try:
-        values = parse_json((folder / settings.CONFIG).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and EXPORTED in values
+    with contextlib.suppress(DataError, OSError):
+        return EXPORTED in settings.read_json(folder / settings.CONFIG)
+    return False
 
 
 def _weights(model: Transformer, card: ModelCard) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from nmt.markup.line_ends import BULLET, LIST_MARK, NO_TEXT, line_breaks, put_li
 from nmt.markup.markup_tokens import BLOCKS, Token, elements
 from nmt.markup.tag_writer import restore
 from nmt.markup.tags import Marked, parse
-from nmt.markup.text_units import Link
+from nmt.markup.text_units import Link, Links
 
 LINE_END = "\n"  # what is between the lines of a text without tags
 
@@ -132,16 +132,14 @@ class MarkedLines(NamedTuple):
         for before, section, is_cdata in sections:
             own_form = "html" if is_cdata else form
             is_literal = is_cdata and html.unescape(section) == section and "<" not in section
-            ends = is_literal or not is_cdata
             own, (first, *others) = cut_at_breaks(
-                section, own_form, at_line_ends=ends, is_part=is_part
+                section, own_form, at_line_ends=is_literal or not is_cdata, is_part=is_part
             )
             between[-1] += before + first
             between += others
             for line in own if is_literal else ():
-                line.spelling = {
-                    sign: as_ for sign, as_ in line.spelling.items() if sign not in "<>&"
-                }
+                for sign in "<>&":
+                    line.spelling.pop(sign, None)
             lines += own
         if not lines and is_part:
             lines, between = [parse("", form)], [*between, ""]
@@ -176,7 +174,7 @@ class MarkedLines(NamedTuple):
             for start, end in line.protected
         ]
 
-    def restore(self, translation: str, links: Sequence[Link], weaker: Sequence[Link]) -> str:
+    def restore(self, translation: str, links: Links, weaker: Links) -> str:
         """Return a translation of so many lines, with the tags; see `tag_writer.restore`."""
         texts = translation.split(LINE_END)
         starts = _starts([line.text for line in self.lines]), _starts(texts)
@@ -208,9 +206,7 @@ def _starts(lines: Sequence[str]) -> list[int]:
     return [0, *accumulate(len(line) + len(LINE_END) for line in lines[:-1])]
 
 
-def _by_line(
-    links: Sequence[Link], src_starts: Sequence[int], tgt_starts: Sequence[int]
-) -> list[list[Link]]:
+def _by_line(links: Links, src_starts: Sequence[int], tgt_starts: Sequence[int]) -> Sequence[Links]:
     """Return the links within each line, by characters of that line."""
     found: list[list[Link]] = [[] for _ in src_starts]
     for src_start, src_end, tgt_start, tgt_end in links:

@@ -39,8 +39,7 @@ _ESCAPED = str.maketrans(
 )
 _ESCAPE = re.compile(r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[0-9A-Fa-f]+))+)|\\(?P<letter>[^x0-7])")
 _FOLLOWS = {
-    "domain": ("", "domain", "msgstr", "msgstr[]"),
-    "msgctxt": ("", "domain", "msgstr", "msgstr[]"),
+    **dict.fromkeys(("domain", "msgctxt"), ("", "domain", "msgstr", "msgstr[]")),
     "msgid": ("", "domain", "msgstr", "msgstr[]", "msgctxt"),
     "msgid_plural": ("msgid",),
     "msgstr": ("msgid",),
@@ -72,7 +71,7 @@ _FORMAT = re.compile(r"(?<![\w-])(?:possible-)?(?!no-)([a-z][a-z+-]*)-format\b")
 
 def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str | Unit | None]:
     """Yield what stays and what is translated, and None for each translation there (DataError)."""
-    newline = "\r\n" if "\r\n" in catalogue else "\n"
+    write = partial(_quoted, newline="\r\n" if "\r\n" in catalogue else "\n")
     last, form_for_one, is_only_for_one = 0, 0, True
     singular = plural = comments = ""
     languages, is_code = [""], False
@@ -92,7 +91,6 @@ def catalogue_parts(path: Path, catalogue: str, encoding: str) -> Iterator[str |
             )
             is_for_one = form is None or (form == form_for_one and says_number)
             source = singular if is_for_one else plural
-            write = partial(_quoted, newline=newline)
             unit = None if is_code else message_unit(source, languages, write)
             if unit is not None:
                 yield catalogue[last:start]
@@ -216,6 +214,15 @@ def message_unit(source: str, languages: Sequence[str], write: Callable[[str], s
 
     languages: of format strings, see `directives`; write: makes a string of the file of a text.
     """
+
+    def spell(translation: str) -> str | None:
+        text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
+        fitted = fit_directives(text.strip(), source, languages)
+        if fitted is None:
+            return None
+        start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
+        return write(start + fitted + end)
+
     text = protect_directives(source.strip(), languages[-1])
     for brackets_are_text in (False, True):
         written = as_html(text, brackets_are_text=brackets_are_text)
@@ -224,21 +231,9 @@ def message_unit(source: str, languages: Sequence[str], write: Callable[[str], s
         )
         marked = MarkedLines.of(_OF_A_DATE.sub("", line), "html")
         if marked.has_words:
-            spell = partial(_spelt, source=source, languages=languages, write=write)
             marked = marked if marked.markup == line else MarkedLines.of(line, "html")
             return Unit(marked, spell=spell)
     return None
-
-
-def _spelt(
-    translation: str, *, source: str, languages: Sequence[str], write: Callable[[str], str]
-) -> str | None:
-    text = as_text(re.sub(f"<!--({_CONTROL.pattern})-->", r"\1", translation), source)
-    fitted = fit_directives(text.strip(), source, languages)
-    if fitted is None:
-        return None
-    start, end = source[: -len(source.lstrip())], source[len(source.rstrip()) :]
-    return write(start + fitted + end)
 
 
 def _quoted(text: str, newline: str) -> str:

@@ -103,8 +103,7 @@ def protect_directives(text: str, language: str) -> str:
             directive[0] != "%" and directive[0][0] in "%{$" and " " not in directive[0]
         )
         if is_own and not is_piece:
-            escaped = _OPEN.sub("&lt;", directive[0])
-            written += f"{text[last:start]}<var nmt-kept>{escaped}</var>"
+            written += f"{text[last:start]}<var nmt-kept>{_OPEN.sub('&lt;', directive[0])}</var>"
             last = end
     return written + text[last:]
 
@@ -124,7 +123,7 @@ def fit_directives(translation: str, source: str, languages: Sequence[str]) -> s
         )
     if all(take_the_same(source, translation, language) for language in languages):
         return translation
-    (language, *others), written = languages, translation
+    language, *others = languages
     expected, present = (list(_find(text, language)) for text in (source, translation))
     texts = [directive[0] for directive in expected]
     is_moved = sorted(texts) == sorted(directive[0] for directive in present)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from nmt.data.compressed import MAGIC
 from nmt.data.corpus import Encoding
+from nmt.data.language_tokens import Langs
 from nmt.data.languages import primary_language
 from nmt.errors import DataError, UsageError
 from nmt.markup.breaks import MarkedLines, cut_at_breaks, unwrap
@@ -105,9 +106,7 @@ class Document(NamedTuple):
         keys = [source for source in self.sources if _KEY.fullmatch(source.strip())]
         return keys[0] if 2 * len(keys) > len(self.sources) else ""
 
-    def write(
-        self, translations: Iterable[str | None], languages: tuple[str, str] = ("", "")
-    ) -> Written:
+    def write(self, translations: Iterable[str | None], languages: Langs = ("", "")) -> Written:
         """Return the document with a translation of each unit, or None.
 
         languages: source and target; a page of HTML that says it is in the first is in the second.

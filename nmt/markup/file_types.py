@@ -8,6 +8,7 @@ known by its name only.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import re
 from itertools import islice
@@ -240,11 +241,9 @@ def file_type(path: Path) -> FileType | None:
 
 def first_bytes(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed; none if it cannot be read more than once."""
-    try:
+    with contextlib.suppress(OSError, DataError):  # reported when it is read as a whole
         if path.is_file():
             return next(read_chunks(path, Encoding.find("utf-8"), any_bytes=True), b"")
-    except (OSError, DataError):  # reported when it is read as a whole
-        pass
     return b""
 
 
@@ -278,10 +277,9 @@ def _is_json(text: str) -> bool:
     """Tell whether a text is JSON as a whole, with a string in it."""
     if text.lstrip()[:1] not in ("[", "{") or '"' not in text:
         return False
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         return bool(json.loads(text))
-    except (ValueError, RecursionError):
-        return False
+    return False
 
 
 def odd_lines(content: bytes) -> tuple[str, str] | None:

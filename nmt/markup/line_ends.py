@@ -94,7 +94,7 @@ def _last_column(line: str) -> tuple[int, str]:
     """Return where the last column of a line begins, after its list mark, and its text."""
     start = max((gap.end() for gap in _COLUMNS.finditer(line)), default=0)
     mark = LIST_MARK.match(line, start)
-    start = mark.end() if mark else start + len(line[start:]) - len(line[start:].lstrip())
+    start = mark.end() if mark else len(line) - len(line[start:].lstrip())
     return _width(line[:start] + "|") - 1, line[start:]
 
 

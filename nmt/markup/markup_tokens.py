@@ -146,7 +146,7 @@ def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) 
     if match is None:
         return None
     name = match["name"] or match["odd"]
-    if is_after_percent and _is_directive(markup, position - 1, name, match.end(), last):
+    if is_after_percent and _is_directive(match, name, last):
         return None
     name = name.lower() if is_html else name.rpartition(":")[2]
     if match[0].startswith("</"):
@@ -155,14 +155,12 @@ def _tag_at(markup: str, position: int, last: dict[str, int], *, is_html: bool) 
     return Token("empty" if is_empty else "open", match[0], position, name)
 
 
-def _is_directive(
-    markup: str, position: int, name: str, tag_end: int, last: dict[str, int]
-) -> bool:
+def _is_directive(tag: re.Match[str], name: str, last: dict[str, int]) -> bool:
     """Tell whether it is a directive such as Ruby's `%<name>s`, unlike `50%<b>d</b>`."""
-    piece = piece_pattern().match(markup, position)
-    if piece is None or piece.end() <= tag_end or name in VOID or name in _ENDED_BY:
+    piece = piece_pattern().match(tag.string, tag.start() - 1)
+    if piece is None or piece.end() <= tag.end() or name in VOID or name in _ENDED_BY:
         return False
-    return not (HTML.fullmatch(name) and _end_of(f"</{name}", markup, tag_end, last))
+    return not (HTML.fullmatch(name) and _end_of(f"</{name}", tag.string, tag.end(), last))
 
 
 def pair_up(tokens: list[Token], form: str) -> dict[int, int]:

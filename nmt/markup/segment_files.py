@@ -14,6 +14,7 @@ Source: https://github.com/wmt-conference/wmt-format-tools, schema/wmt-schema.rn
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,14 +23,13 @@ from xml.etree.ElementTree import Element, TreeBuilder
 
 from nmt.data.corpus import Encoding, decode_lines, read_chunks, read_lines
 from nmt.errors import DataError
-from nmt.markup.xml_files import read_xml, xml_parser
+from nmt.markup.xml_files import BYTES, read_xml, xml_parser
 
 _ENDING = r"(?:\.(?:gz|xz|bz2|zst))?"
 _SGML = re.compile(rf".+\.sgml?{_ENDING}", re.IGNORECASE)
 _XML = re.compile(rf"(?P<file>.+\.xml{_ENDING})(?::(?P<whose>[^/]+))?", re.IGNORECASE)
 _SET = re.compile(rb"<(?:mteval|srcset|refset|tstset)[\s>]", re.IGNORECASE)
 _FIRST_TAG = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?>(?:<[?!][^<>]*+>\s*+)*)(?=<\w)")
-_BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>doc|seg)\b(?P<attributes>[^<>]*)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(quot|amp|lt|gt|apos);")
 _CHARACTERS = {"quot": '"', "amp": "&", "lt": "<", "gt": ">", "apos": "'"}
@@ -77,7 +77,7 @@ class SegmentFile(NamedTuple):
         """Whether the file may hold sources and their translations."""
         if _SGML.fullmatch(self.path.name):
             return False
-        head = next(read_chunks(self.path, _BYTES, any_bytes=True), b"")
+        head = next(read_chunks(self.path, BYTES, any_bytes=True), b"")
         start = _FIRST_TAG.match(head)
         return not (start and _SET.match(head, start.end()))
 
@@ -109,22 +109,20 @@ def check_segments(texts: Iterable[tuple[str, Sequence[str]]]) -> None:
 
 def read_sgml(name: str, content: str) -> Segments:
     """Read the text between <seg> and </seg>, with single spaces and without entities."""
-    lines: list[str] = []
-    segments: dict[str, None] = {}
+    lines: dict[str, str] = {}  # by segment
     document = ""
     opened: re.Match[str] | None = None
     for tag in _TAG.finditer(content):
         is_segment, ends = tag["name"].lower() == "seg", bool(tag["end"])
         if is_segment and ends and opened is not None:
-            text = " ".join(content[opened.end() : tag.start()].split())
-            lines.append(_ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text))
-            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines)}"
-            if segment in segments:
+            segment = f"{document}:{_attribute('id', opened['attributes']) or len(lines) + 1}"
+            if segment in lines:
                 raise DataError(
                     f"{name}: line {_line_of(opened)}: segment {segment} appears twice; "
                     "give each translation a file of its own"
                 )
-            segments[segment] = None
+            text = " ".join(content[opened.end() : tag.start()].split())
+            lines[segment] = _ENTITY.sub(lambda entity: _CHARACTERS[entity[1]], text)
             opened = None
         elif is_segment and not ends and opened is None:
             opened = tag
@@ -139,7 +137,7 @@ def read_sgml(name: str, content: str) -> Segments:
         raise DataError(f"{name}: line {_line_of(opened)}: {opened[0]} has no </seg>")
     if not lines:
         raise DataError(f"{name} holds no <seg>; WMT's SGML was expected")
-    return Segments(lines, tuple(segments))
+    return Segments(list(lines.values()), tuple(lines))
 
 
 def _line_of(tag: re.Match[str]) -> str:
@@ -160,7 +158,7 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     """
     builder = TreeBuilder()
     parser = xml_parser(builder.start, builder.end, builder.data)
-    read_xml(path, parser, read_chunks(path, _BYTES, any_bytes=True), remedy="download it again")
+    read_xml(path, parser, read_chunks(path, BYTES, any_bytes=True), remedy="download it again")
     root = builder.close()
     if root.tag != "dataset":
         raise DataError(
@@ -176,16 +174,9 @@ def read_side(path: Path, use: str, chosen: str | None) -> Segments:
     has_references = any(kind == "ref" for kind, _ in langs)
     lines, segments, left_out = [], [], 0
     for document, texts in documents:
-        with_text = {
-            kind: {
-                number
-                for version, of_version in texts.items()
-                if version[0] == kind
-                for number, text in of_version.items()
-                if text or kind == "src"
-            }
-            for kind in _NAMED
-        }
+        with_text: dict[str, set[int]] = defaultdict(set)
+        for (kind, _), by_number in texts.items():
+            with_text[kind] |= {n for n, text in by_number.items() if text or kind == "src"}
         in_all = with_text["src"] or with_text[version[0]]
         numbers = in_all & with_text["ref"] if has_references else in_all
         numbers = set() if "testsuite" in document.attrib else numbers

@@ -91,7 +91,7 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     is_vtt = subtitles.startswith("WEBVTT")
     last = 0
     cues = _cues(path, subtitles, is_vtt=is_vtt)
-    speeches = [speech for cue in cues for speech in _speeches(subtitles, *cue)]
+    speeches = [speech for cue in cues for speech in _speeches(*cue)]
     for group in _sentences(speeches):
         source = f"{_CUT} ".join(speech.text for speech in group)
         marked = MarkedLines.of(_as_html(source, is_vtt=is_vtt), "html")
@@ -119,12 +119,11 @@ def _cues(path: Path, text: str, *, is_vtt: bool) -> Iterator[tuple[re.Match[str
     """
     times = list(_TIMES.finditer(text))
     starts = {found.start() for found in times}
-    strange = (found.start() for found in _LIKE_TIMES.finditer(text))
-    fault = next((start for start in strange if start not in starts), None)
-    if fault is None and not times and ("-->" in text if is_vtt else text.strip()):
-        fault = 0
-    if fault is not None:
-        number = text.count("\n", 0, fault) + 1
+    faults = [found.start() for found in _LIKE_TIMES.finditer(text) if found.start() not in starts]
+    if not times and ("-->" in text if is_vtt else text.strip()):
+        faults.append(0)
+    if faults:
+        number = text.count("\n", 0, faults[0]) + 1
         raise DataError(f"{path} line {number:,}: not times such as 00:00:01,000 --> 00:00:02,500")
     for cue, following in zip_longest(times, times[1:]):
         payload = text[cue.end() : len(text) if following is None else following.start()]
@@ -136,30 +135,26 @@ def _cues(path: Path, text: str, *, is_vtt: bool) -> Iterator[tuple[re.Match[str
             yield cue, payload
 
 
-def _speeches(text: str, cue: re.Match[str], payload: str) -> Iterator[_Speech]:
+def _speeches(cue: re.Match[str], payload: str) -> Iterator[_Speech]:
     """Yield what is said in a cue."""
-    starts: list[int] = []  # of what each says
-    ends: list[int] = []
+    spans: list[list[int]] = []  # start and end of what each says
     for block in _BLOCK.finditer(payload):
         position, has_ended = cue.end() + block.start(), True
         for line in filter(None, _LINE.findall(block[0])):
             goes_on = _TAG.sub("", line.replace("\\h", " ")).lstrip()[:1].islower()
             is_first = position == cue.end() + block.start()
             if is_first or (has_ended and not goes_on) or _DASH.match(line) or _names_speaker(line):
-                starts.append(position)
-                ends.append(position)
-            ends[-1] = position = position + len(line)
+                spans.append([position, position])
+            spans[-1][1] = position = position + len(line)
             has_ended = _is_whole(line)
-    for start, end in zip(starts, ends, strict=True):
-        yield _speech(text, start, end, cue, is_first=start == starts[0], is_last=end == ends[-1])
+    for start, end in spans:
+        yield _speech(start, end, cue, is_first=start == spans[0][0], is_last=end == spans[-1][1])
 
 
-def _speech(
-    text: str, start: int, end: int, cue: re.Match[str], *, is_first: bool, is_last: bool
-) -> _Speech:
-    opening = _OPENING.match(text, start, end)
+def _speech(start: int, end: int, cue: re.Match[str], *, is_first: bool, is_last: bool) -> _Speech:
+    opening = _OPENING.match(cue.string, start, end)
     assert opening is not None  # it fits an empty text
-    said = text[opening.end() : end]
+    said = cue.string[opening.end() : end]
     raw = _without_closing(said)
     if "<" in opening[0]:
         raw = _CLOSING_TAGS.sub("", raw)
@@ -272,6 +267,5 @@ def _are_alike(lengths: Sequence[int], weights: Sequence[int]) -> bool:
     if len(lengths) != len(weights):
         return False
     scale = sum(lengths) / sum(weights)
-    return all(
-        2 * length >= scale * weight for length, weight in zip(lengths, weights, strict=True)
-    )
+    pairs = zip(lengths, weights, strict=True)
+    return all(2 * length >= scale * weight for length, weight in pairs)

@@ -18,20 +18,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from nmt.data.words import is_in_word, is_letter, is_wide
 from nmt.markup.kept_pieces import piece_pattern
 from nmt.markup.line_ends import nearest_in_order
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import (
-    Link,
-    Span,
-    label_units,
-    link_weakly,
-    part_words,
-    source_units,
-    target_units,
-)
+from nmt.markup.text_units import Links, Span, aligned_units, first_from, link_weakly
 
 OPENING, CLOSING = "([{«„“‘¿¡", ".,;:!?)]}»”’…"
 """Signs that have no space behind them, and before them."""
@@ -57,22 +50,16 @@ class Place:
 
 
 class Layout:
-    def __init__(
-        self, marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link]
-    ) -> None:
+    def __init__(self, marked: Marked, translation: str, links: Links, weaker: Links) -> None:
         """Find the places. See `nmt.markup.tag_writer.restore`."""
         self.marked, self.translation = marked, translation
-        self.source, target = source_units(marked), target_units(translation)
-        labels = label_units(self.source, target, links)
-        self.target, self.labels = part_words(marked, translation, self.source, target, labels)
+        self.source, self.target, self.labels = aligned_units(marked, translation, links)
         self.weak_targets = link_weakly(self.source, self.target, weaker)
         self.places: dict[Node, Place] = {}
         self.work = 0
         self.runs: list[tuple[int, int]] = []  # of the children being placed
         self.of_pieces: set[int] = set()  # units of the source that stay as they are
         self.copied: set[Node] = set()  # pieces that the translation has
-        self.starts = [start for start, _ in self.source]
-        self.tgt_starts = [start for start, _ in self.target]
         # The order of the phases:
         # 1. Wrong links of punctuation are dropped. After the pieces, this would also drop the
         #    label of a `{` that has just been taken for the placeholder `%s` of the source.
@@ -90,8 +77,7 @@ class Layout:
             if label >= 0:
                 self.targets[label].append(unit)
         for label, unit in self.weak_targets.items():
-            if label not in self.targets:
-                self.targets[label] = [unit]
+            self.targets.setdefault(label, [unit])
         self.places[marked.root] = Place(0, len(self.target))
         for node in marked.root.walk():
             if node.children:
@@ -99,7 +85,7 @@ class Layout:
 
     def units_of(self, node: Node) -> tuple[int, int]:
         """Return a node's units of the source: the first, and the one after the last."""
-        return bisect_left(self.starts, node.start), bisect_left(self.starts, node.end)
+        return first_from(self.source, node.start), first_from(self.source, node.end)
 
     def _is_sign(self, unit: Span, text: str) -> bool:
         return not any(map(str.isalnum, text[slice(*unit)]))
@@ -125,14 +111,13 @@ class Layout:
         if not pieces:
             return
         taken = self._take_copies(pieces)
-        missing = [piece for piece in pieces if piece not in self.copied]
         others: dict[str, deque[int]] = defaultdict(deque)
         for number, (start, end) in enumerate(self.target):
             kind = piece_pattern().fullmatch(self.translation, start, end)
             if kind and number not in taken:
                 others[kind.lastgroup or ""].append(number)
-        for piece in missing:
-            if others[piece.piece_kind]:
+        for piece in pieces:
+            if piece not in self.copied and others[piece.piece_kind]:
                 number = others[piece.piece_kind].popleft()
                 taken.add(number)
                 self.labels[number] = self.units_of(piece)[0]
@@ -151,8 +136,7 @@ class Layout:
             if text in _PUNCTUATION:
                 never = units["sign"] | units["symbol"]
             elif self._is_elided(unit):
-                is_article = len(text) <= 2
-                never = self.of_pieces if is_article else never | units["symbol"]
+                never = self.of_pieces if len(text) <= 2 else never | units["symbol"]  # an article
             if number not in taken and self.labels[number] in never:
                 self.labels[number] = -1
 
@@ -174,8 +158,7 @@ class Layout:
             by_text[self.marked.text[piece.start : piece.end].strip()].append(piece)
         taken: set[int] = set()
         for text, equal in sorted(by_text.items(), key=lambda item: -len(item[0])):
-            spellings = (text, "%") if text == "%%" else (text,)
-            numbers = [number for one in spellings for number in units_by_text.get(one, ())]
+            numbers = units_by_text[text] + (units_by_text["%"] if text == "%%" else [])
             copies = [range(number, number + 1) for number in numbers]
             if not copies and equal[0].piece_kind == "element":
                 copies = self._longer_copies(text)
@@ -193,11 +176,11 @@ class Layout:
 
     def _longer_copies(self, text: str) -> list[range]:
         """Return the runs of units that are a text of several units."""
-        copies, starts, position = [], self.tgt_starts, self.translation.find(text)
+        copies, target, position = [], self.target, self.translation.find(text)
         while position >= 0:
             end = position + len(text)
-            units = range(bisect_left(starts, position), bisect_left(starts, end))
-            is_whole = units and starts[units[0]] == position and self.target[units[-1]][1] == end
+            units = range(first_from(target, position), first_from(target, end))
+            is_whole = units and (target[units[0]][0], target[units[-1]][1]) == (position, end)
             if is_whole:
                 copies.append(units)
             position = self.translation.find(text, end if is_whole else position + 1)
@@ -219,7 +202,7 @@ class Layout:
         used = set(own.values())
         free = [copy for copy in copies if copy not in used]
         waiting = [piece for piece in pieces if piece not in own]
-        places = [self.tgt_starts[copy[0]] / len(self.translation) for copy in free]
+        places = [self.target[copy[0]][0] / len(self.translation) for copy in free]
         wanted = [piece.start / len(self.marked.text) for piece in waiting]
         for piece, number in zip(waiting, nearest_in_order(places, wanted), strict=False):
             yield piece, free[number]
@@ -242,12 +225,13 @@ class Layout:
         children = [(child, *self.units_of(child)) for child in node.children]
         if children[0][0].loose == "close":
             child, _, src_end = children.pop(0)
-            end = self._end_of_closed(within, src_end) if has_time else within.first
+            end = self._cut(within, range(src_end), is_end=True) if has_time else within.first
             self.places[child] = Place(within.first, end, is_after=False)
             within, units = replace(within, first=end), (src_end, units[1])
         if children and children[-1][0].loose == "open":
             child, src_first, _ = children.pop()
-            first = self._start_of_opened(within, src_first) if has_time else within.end
+            behind = range(src_first, len(self.source))
+            first = self._cut(within, behind, is_end=False) if has_time else within.end
             self.places[child] = Place(first, within.end)
             within, units = replace(within, end=first), (units[0], src_first)
         whole = [(child, first, end) for child, first, end in children if first < end]
@@ -257,34 +241,27 @@ class Layout:
             self._choose_runs(within, whole)
         placed = (self.places[child] for child, *_ in whole if child in self.places)
         self.runs = sorted((place.first, place.end) for place in placed if place.first < place.end)
-        for child, *own in children:
+        for child, *_ in children:
             if child not in self.places:
-                place = self._between(within, units, child, *own)
+                place = self._between(within, units, child)
                 if child.piece_kind:
                     self._leave_word(place, child, within)
                 self.places[child] = place
 
-    def _end_of_closed(self, within: Place, src_end: int) -> int:
-        """Return where most units before come from before unit `src_end` of the source."""
-        best, total, end = -1, 0, within.first
-        for unit in range(within.first, within.end):
-            is_own = 0 <= self.labels[unit] < src_end
-            if self.labels[unit] >= 0:
-                total += 1 if is_own else -1
-            if is_own and total > best:
-                best, end = total, unit + 1
-        return end
+    def _cut(self, within: Place, own: range, *, is_end: bool) -> int:
+        """Return where a loose tag cuts a place: most units on its side come from its own text.
 
-    def _start_of_opened(self, within: Place, src_first: int) -> int:
-        """Return where most units from there come from unit `src_first` of the source or later."""
-        best, total, first = 0, 0, within.end
-        for unit in reversed(range(within.first, within.end)):
-            is_own = self.labels[unit] >= src_first
-            if self.labels[unit] >= 0:
-                total += 1 if is_own else -1
-            if is_own and total >= best:
-                best, first = total, unit
-        return first
+        own: the units of this text; is_end: whether they end at the tag, or begin there.
+        """
+        units = range(within.first, within.end)
+        if not is_end:
+            units = units[::-1]  # counted from the far end on
+        labels = [self.labels[unit] for unit in units]
+        signs = (0 if label < 0 else 1 if label in own else -1 for label in labels)
+        totals = dict(zip(units, accumulate(signs), strict=True))
+        edges = [unit for unit in sorted(units) if self.labels[unit] in own and totals[unit] >= 0]
+        nowhere = within.first - 1 if is_end else within.end
+        return max(edges, key=totals.__getitem__, default=nowhere) + is_end
 
     def _choose_runs(self, within: Place, children: Sequence[tuple[Node, int, int]]) -> None:
         """Give children the runs of units in which most come from their own text.
@@ -339,15 +316,12 @@ class Layout:
                 first += 1
         return first, end
 
-    def _between(
-        self, within: Place, units: tuple[int, int], child: Node, first: int, end: int
-    ) -> Place:
+    def _between(self, within: Place, units: tuple[int, int], child: Node) -> Place:
         """Return the place of a child without a run.
 
-        within: the place where it may be; units: of the source, which that is the translation of;
-        child: the node; first: its first unit of the source, or the next one if it has none; end:
-        the unit after it.
+        within: the place where it may be; units: of the source, which that is the translation of.
         """
+        first, end = self.units_of(child)  # or twice the next one, if it has none
         if within.first == within.end:
             return replace(within)
         if first <= units[0]:

@@ -7,18 +7,15 @@ word that it does not touch in the source.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 
 from nmt.data.words import is_letter
 from nmt.markup.kept_pieces import SIGN
 from nmt.markup.tag_layout import CLOSING, OPENING, Layout, Place
 from nmt.markup.tags import STANDING, Marked, Node
-from nmt.markup.text_units import Link
+from nmt.markup.text_units import Links
 
 
-def restore(
-    marked: Marked, translation: str, links: Sequence[Link], weaker: Sequence[Link] = ()
-) -> str:
+def restore(marked: Marked, translation: str, links: Links, weaker: Links = ()) -> str:
     """Return a translation of a line's text with the tags of the line.
 
     Without pieces that must stay as they are, the result without tags is the translation.
@@ -50,8 +47,7 @@ class _Writer:
             node, is_end, limit = waiting.pop()
             if is_end:
                 self._text_to(limit)
-                self.out.append(node.closing)
-                self.gap = len(self.out)
+                self._append(node.closing)
                 continue
             place = self.layout.places[node]
             end = self._write_start(node, place) if node is not root else limit
@@ -75,12 +71,10 @@ class _Writer:
         target = self.layout.target
         if place.first < place.end:
             start, end = target[place.first][0], target[place.end - 1][1]
+        elif place.is_after and place.first:
+            start = end = target[place.first - 1][1]
         else:
-            if place.is_after and place.first:
-                start = target[place.first - 1][1]
-            else:
-                start = target[place.first][0] if place.first < len(target) else len(self.text)
-            end = start
+            start = end = target[place.first][0] if place.first < len(target) else len(self.text)
         self._text_to(start)
         self._end_gap()
         if not node.piece_kind:
@@ -129,24 +123,25 @@ class _Writer:
         needs_space = has_space and bool(following.strip()) and following not in CLOSING
         self.is_apart = not touches_next and (is_letter(following) or needs_space)
 
-    def _add_piece(self, raw: str, end: int) -> None:
+    def _append(self, raw: str) -> None:
         self.out.append(raw)
         self.gap = len(self.out)
+
+    def _add_piece(self, raw: str, end: int) -> None:
+        self._append(raw)
         self.cursor = max(self.cursor, end)
         self.last = "x"
 
     def _end_gap(self) -> None:
         """Write the space that stands between a piece and what follows."""
         if self.is_apart:
-            self.out.append(" ")
-            self.gap = len(self.out)
+            self._append(" ")
             self.last = " "
             self.is_apart = False
 
     def _text_to(self, end: int) -> None:
         if end > self.cursor:
             self._end_gap()
-            self.out.append(self.layout.marked.escape(self.text[self.cursor : end]))
-            self.gap = len(self.out)
+            self._append(self.layout.marked.escape(self.text[self.cursor : end]))
             self.last = self.text[end - 1]
             self.cursor = end

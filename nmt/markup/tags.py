@@ -19,7 +19,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 from nmt.data.words import has_letters, on_one_line
 from nmt.markup.kept_pieces import SIGN, find_message, piece_pattern
@@ -94,10 +94,8 @@ class Marked:
         last, text = 0, ""
         for node in unknown:
             text += self.text[last : node.start]
-            last, node.piece_kind = node.end, STANDING
+            last, node.end, node.piece_kind = node.end, node.start, STANDING
         self.text = text + self.text[last:]
-        for node in unknown:
-            node.end = node.start
         for node in nodes:
             node.start -= removed[bisect_right(ends, node.start)]
             node.end -= removed[bisect_right(ends, node.end)]
@@ -120,9 +118,8 @@ def parse(markup: str, form: str, tokens: list[Token] | None = None) -> Marked:
 
 def mark_signs(text: str) -> Marked:
     """Find the signs in a text without tags. Nothing in it is escaped."""
-    signs = [
-        Node(sign[0], *sign.span(), piece_kind=sign.lastgroup or "") for sign in SIGN.finditer(text)
-    ]
+    found = SIGN.finditer(text)
+    signs = [Node(sign[0], *sign.span(), piece_kind=sign.lastgroup or "") for sign in found]
     return Marked(text, text, Node("", 0, len(text), children=signs), {})
 
 
@@ -217,25 +214,22 @@ class _Parser:
         run: list[tuple[str, str]] = []  # each character, and how it is written
         last = 0
         for entity in _ENTITY[self.form].finditer(raw):
-            run += [(character, character) for character in raw[last : entity.start()]]
-            last = entity.end()
             decoded = _decoded(entity[0])
             if self.form == "xml" and entity[0].startswith("&amp;") and decoded != "&":
                 decoded = _decoded(decoded)
             is_complete = entity[0].endswith(";")
             if self.form == "xml" and decoded == entity[0] and is_complete:
                 decoded = ""  # it may be declared elsewhere
+            if decoded == entity[0]:  # only an ampersand
+                continue
+            run += [(character, character) for character in raw[last : entity.start()]]
+            last = entity.end()
             if not decoded or any(map(_is_control, decoded)):
                 self._add_run(run, find_pieces)
                 run = []
                 self._add(entity[0]).piece_kind = "" if decoded else STANDING
                 continue
-            if decoded == entity[0]:  # only an ampersand
-                run += [(character, character) for character in decoded]
-                continue
-            run += [
-                (character, "" if index else entity[0]) for index, character in enumerate(decoded)
-            ]
+            run += zip_longest(decoded, [entity[0]], fillvalue="")
             if (decoded in _SIGNS or (len(decoded) == 1 and not decoded.isascii())) and is_complete:
                 self.spelling[decoded] = entity[0]
         self._add_run(run + [(character, character) for character in raw[last:]], find_pieces)

@@ -6,7 +6,7 @@ as it is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
@@ -19,6 +19,7 @@ Span = tuple[int, int]
 
 Link = tuple[int, int, int, int]
 """Start and end of a token in the source, and start and end of one that it is translated to."""
+Links = Sequence[Link]
 
 
 def target_units(text: str) -> list[Span]:
@@ -47,37 +48,39 @@ def source_units(marked: Marked) -> list[Span]:
     return units
 
 
-def label_units(source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int]:
+def first_from(units: Sequence[Span], position: int) -> int:
+    """Return the number of the first unit that begins at a character or after it."""
+    return bisect_left(units, (position,))  # (5,) is before (5, 9)
+
+
+def label_units(source: Sequence[Span], target: Sequence[Span], links: Links) -> list[int]:
     """Return the unit of the source that each unit of the translation comes from; -1: none."""
-    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
     votes: list[Counter[int]] = [Counter() for _ in target]
     for src_start, src_end, tgt_start, tgt_end in links:
-        overlaps = _overlap(source, src_starts, src_start, src_end)
+        overlaps = _overlap(source, src_start, src_end)
         if not overlaps:
             continue
         best = max(overlaps, key=lambda overlap: (overlap[1], -overlap[0]))[0]
-        for unit, size in _overlap(target, tgt_starts, tgt_start, tgt_end):
+        for unit, size in _overlap(target, tgt_start, tgt_end):
             votes[unit][best] += size
     return [counter.most_common(1)[0][0] if counter else -1 for counter in votes]
 
 
-def part_words(
-    marked: Marked,
-    translation: str,
-    source: Sequence[Span],
-    target: Sequence[Span],
-    labels: Sequence[int],
-) -> tuple[list[Span], list[int]]:
-    """Part the units of a translation that come from words with tags inside.
+def aligned_units(
+    marked: Marked, translation: str, links: Links
+) -> tuple[list[Span], list[Span], list[int]]:
+    """Return the units of the source and of its translation, and what each of these comes from.
 
+    That is a unit of the source; -1: none. Units that come from words with tags inside are parted.
     A copy is parted as its word is, so `H<sub>2</sub>O` comes back. A tag of the first letter gets
     the first letter of the translation. Any other tag gets the whole word if nothing else comes
-    from its text, and so does the one that most tags are around. Returns the units, and the unit of
-    the source that each comes from; -1: none.
+    from its text, and so does the one that most tags are around.
     """
+    source, target = source_units(marked), target_units(translation)
+    labels = label_units(source, target, links)
     parts_of = _parted_words(marked, source)
     if not parts_of:
-        return list(target), list(labels)
+        return source, target, labels
     copies: dict[str, deque[range]] = defaultdict(deque)
     for parts in dict.fromkeys(parts_of.values()):
         copies[_text_of(marked.text, source, parts)].append(parts)
@@ -116,18 +119,17 @@ def part_words(
             parted += [(rest, word[1])] if rest[0] < rest[1] else []
         else:
             parted.append((unit, label if deepest in labelled else deepest))
-    return [unit for unit, _ in parted], [label for _, label in parted]
+    return source, [unit for unit, _ in parted], [label for _, label in parted]
 
 
 def _parted_words(marked: Marked, source: Sequence[Span]) -> dict[int, range]:
     """Return all units of its word for each unit that is a part of one."""
     if len(source) < 2 or all(one[1] < other[0] for one, other in pairwise(source)):
         return {}
-    starts = [start for start, _ in source]
     parts_of = {}
     for start, end in target_units(marked.text):
-        parts = range(bisect_left(starts, start), bisect_left(starts, end))
-        if len(parts) > 1 and starts[parts[0]] == start:
+        parts = range(first_from(source, start), first_from(source, end))
+        if len(parts) > 1 and source[parts[0]][0] == start:
             parts_of.update(dict.fromkeys(parts, parts))
     return parts_of
 
@@ -138,35 +140,29 @@ def _text_of(text: str, source: Sequence[Span], parts: range) -> str:
 
 def _depths(marked: Marked, source: Sequence[Span]) -> list[int]:
     """Return how many tags are around each unit; less than 0 if it stays as it is."""
-    starts = [start for start, _ in source]
     changes = [0] * (len(source) + 1)
     for node in islice(marked.root.walk(), 1, None):
         tags = -len(source) if node.piece_kind else 1
-        changes[bisect_left(starts, node.start)] += tags
-        changes[bisect_left(starts, node.end)] -= tags
+        changes[first_from(source, node.start)] += tags
+        changes[first_from(source, node.end)] -= tags
     return list(accumulate(changes))[:-1]
 
 
-def link_weakly(
-    source: Sequence[Span], target: Sequence[Span], links: Sequence[Link]
-) -> dict[int, int]:
+def link_weakly(source: Sequence[Span], target: Sequence[Span], links: Links) -> dict[int, int]:
     """Return a unit of the translation for units of the source, by links of their tokens."""
-    src_starts, tgt_starts = ([start for start, _ in units] for units in (source, target))
     targets: dict[int, int] = {}
     for src_start, src_end, tgt_start, tgt_end in links:
-        units = _overlap(target, tgt_starts, tgt_start, tgt_end)
-        for unit, _ in _overlap(source, src_starts, src_start, src_end):
+        units = _overlap(target, tgt_start, tgt_end)
+        for unit, _ in _overlap(source, src_start, src_end):
             if units:
                 targets.setdefault(unit, units[0][0])
     return targets
 
 
-def _overlap(
-    units: Sequence[Span], starts: Sequence[int], start: int, end: int
-) -> list[tuple[int, int]]:
+def _overlap(units: Sequence[Span], start: int, end: int) -> list[tuple[int, int]]:
     """Return the units with characters in a span, and how many."""
     overlaps = []
-    for unit in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end)):
+    for unit in range(max(0, first_from(units, start + 1) - 1), first_from(units, end)):
         size = min(end, units[unit][1]) - max(start, units[unit][0])
         if size > 0:
             overlaps.append((unit, size))

@@ -24,6 +24,7 @@ from nmt.markup.breaks import MarkedLines
 from nmt.markup.document_units import Reading, Unit, without_mnemonic
 from nmt.markup.markup_tokens import pair_up, tokenize
 from nmt.markup.tags import parse
+from nmt.markup.text_units import Span
 from nmt.markup.xml_files import read_xml
 
 _OPENING = re.compile(rb"""<([^\s/>]+)(?>(?:[^<>"']|"[^"]*"|'[^']*')*)>""")
@@ -175,8 +176,9 @@ class Xliff:
         content, present = self._content(segmented), self._content(target)
         self._sources.append(content)
         segments, written = _segments(content), _segments(present)
-        said = {number for number, span in written.items() if present[slice(*span)].strip()}
-        by_segment = bool(segments and written) and said <= segments.keys()
+        said = {number: present[slice(*span)] for number, span in written.items()}
+        with_text = {number for number, text in said.items() if text.strip()}
+        by_segment = bool(segments and written) and with_text <= segments.keys()
         by_segment = by_segment and not _without(present, written).strip()
         kept = self._kept
         if self._is_done(unit, target) or (
@@ -197,7 +199,7 @@ class Xliff:
         closing = f"</{tag}>"
         parts: list[str | Unit] = []
         if segments:
-            parts = [opening, *self._segmented(unit, content, segments, present, written), closing]
+            parts = [opening, *self._segmented(unit, content, segments, said), closing]
         elif filled := _unit(content, opening, closing, self._text(start, end)):
             parts = [filled]
         elif content:
@@ -218,24 +220,22 @@ class Xliff:
         )
 
     def _segmented(
-        self,
-        unit: _Element,
-        content: str,
-        segments: dict[str, tuple[int, int]],
-        present: str,
-        written: dict[str, tuple[int, int]],
+        self, unit: _Element, content: str, segments: dict[str, Span], said: dict[str, str]
     ) -> Iterator[str | Unit]:
-        """Yield the content of a target, with the segments of its source and what it says now."""
+        """Yield the content of a target, with the segments of its source.
+
+        said: by segment, what the target says now.
+        """
         last = 0
         for number, (start, end) in segments.items():
-            source, said = content[start:end], present[slice(*written.get(number, (0, 0)))]
+            source, target = content[start:end], said.get(number, "")
             yield content[last:start]
-            is_confirmed = number in unit.confirmed and bool(said.strip())
-            if number in unit.locked or is_confirmed or _says_more(said, source):
+            is_confirmed = number in unit.confirmed and bool(target.strip())
+            if number in unit.locked or is_confirmed or _says_more(target, source):
                 self._kept += 1
-                yield said
+                yield target
             else:
-                yield _unit(source, otherwise=said) or source
+                yield _unit(source, otherwise=target) or source
             last = end
         yield content[last:]
 
@@ -249,29 +249,26 @@ def _unit(raw: str, before: str = "", after: str = "", otherwise: str = "") -> U
     return without_mnemonic(Unit(marked, before + opening, closing + after, otherwise))
 
 
-def _is_marked(attributes: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
-    return any(
-        value.lower() in marks.get(name.rpartition(" ")[2], ())
-        for name, value in attributes.items()
-    )
+def _is_marked(has: Mapping[str, str], marks: Mapping[str, Container[str]]) -> bool:
+    said = ((name.rpartition(" ")[2], value.lower()) for name, value in has.items())
+    return any(value in marks.get(name, ()) for name, value in said)
 
 
-def _segments(content: str) -> dict[str, tuple[int, int]]:
+def _segments(content: str) -> dict[str, Span]:
     """Return where each segment's text begins and ends, by its number, in a source or target."""
     tokens = list(tokenize(content, "xml"))
     pairs = pair_up(tokens, "xml")
-    spans: dict[str, tuple[int, int]] = {}
+    spans: dict[str, Span] = {}
     for index, token in enumerate(tokens):
         if token.name == "mrk" and token.kind in ("open", "empty"):
             has = token.attributes()
             if has.get("mtype") == "seg":
-                closing = tokens[pairs.get(index, index)]
-                end = closing.start if closing is not token else token.end
+                end = max(token.end, tokens[pairs.get(index, index)].start)
                 spans[html.unescape(has.get("mid", f"number {len(spans)}"))] = token.end, end
     return spans
 
 
-def _without(content: str, segments: dict[str, tuple[int, int]]) -> str:
+def _without(content: str, segments: dict[str, Span]) -> str:
     """Return the text of a target outside its segments."""
     spans = [(0, 0), *segments.values(), (len(content), 0)]
     outside = "".join(content[end:start] for (_, end), (start, _) in pairwise(spans))

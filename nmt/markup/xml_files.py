@@ -14,7 +14,7 @@ from xml.parsers import expat
 from nmt.data.corpus import Encoding, read_chunks
 from nmt.errors import DataError, UsageError
 
-_BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
+BYTES = Encoding.find("iso-8859-1")  # leaves bytes as they are
 _UTF8 = Encoding.find("utf-8")
 _START_BYTES = 256
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"']*)")
@@ -98,7 +98,7 @@ def legal_xml(path: Path, watch: Callable[[bytes], object]) -> Iterator[bytes]:
     DataError if the encoding is unknown.
     """
     start = incomplete = b""
-    for chunk in read_chunks(path, _BYTES, any_bytes=True):
+    for chunk in read_chunks(path, BYTES, any_bytes=True):
         start += chunk
         if len(start) >= _START_BYTES:
             break

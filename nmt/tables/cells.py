@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -48,16 +49,14 @@ def quoted_rows(
         start = number
         cells, rest = _split(line, separator) if _QUOTE in line else (line.split(separator), b"")
         while rest:
-            parts, closes = [rest], None
-            while closes is None and number - start < _MOST_LINES:
-                following = next(lines, None)
-                if following is None:
-                    break
+            parts = [rest]
+            for following in islice(lines, start + _MOST_LINES - number):
                 parts.append(following)
-                number += 1
-                closes = _CLOSING.match(following)
-            if closes is None:
+                if _CLOSING.match(following):
+                    break
+            else:
                 break
+            number += len(parts) - 1
             more, rest = _split(b"\n".join(parts), separator)
             cells = cells + more if more else []
         if rest or not cells:
@@ -130,10 +129,9 @@ class Quotes:
             end = cell.end()
             inside += cell[0].count(b'"')
             self.example = self.example or cell[0]
-            if any(sign in cell[0][1:-1] for sign in _ODD_IN_TEXT):
-                self.quoted += 1
-            else:
-                self.unclear += 1
+            is_odd = any(sign in cell[0][1:-1] for sign in _ODD_IN_TEXT)
+            self.quoted += is_odd
+            self.unclear += not is_odd
         self.plain += len(places) - inside
 
     def is_quoted(self) -> bool | None:
@@ -179,6 +177,5 @@ def first_rows(lines: list[bytes], separator: bytes, name: str) -> list[list[byt
     """Return the rows of the first lines, up to one that is cut or broken."""
     rows = list[list[bytes]]()
     with contextlib.suppress(DataError):
-        for cells in quoted_rows(iter(lines), separator, name):
-            rows.append(cells)
+        rows.extend(quoted_rows(iter(lines), separator, name))
     return rows

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from nmt import console
 from nmt.console import printable
+from nmt.data.language_tokens import Langs
 from nmt.data.languages import is_code, is_language, names_language
 from nmt.errors import DataError, UsageError
 from nmt.tables.formats import FileRequest
@@ -75,7 +76,8 @@ def find_columns(request: FileRequest, rows: Sequence[Sequence[bytes]], codec: s
     labels = ["".join(names[place : place + 1]) or str(place + 1) for place in (src, tgt)]
     if request.columns and not request.is_one_side and not (choice and choice.languages):
         others = [name for place, name in enumerate(names) if place not in (src, tgt)]
-        choice = RowChoice.by_cells(request, others, samples, choice, is_reversed=src > tgt)
+        order = request.langs[::-1] if src > tgt else request.langs
+        choice = RowChoice.by_cells(order, others, samples, choice)
     elif choice:
         choice = choice.for_columns(*labels)
     places = tuple(place_of[name] for name in choice.columns) if choice else ()
@@ -232,9 +234,7 @@ def _columns_of_text(rows: Sequence[Sequence[str]]) -> str:
     return ",".join(str(place + 1) for place in sorted(best)) if width > 1 else "1,2"
 
 
-def language_columns(
-    text: str, names: Sequence[str], langs: tuple[str, str]
-) -> tuple[int, int] | None:
+def language_columns(text: str, names: Sequence[str], langs: Langs) -> tuple[int, int] | None:
     """Return the places of the columns that are named like the languages.
 
     A name may be a code in any case, with a country or script, or the English name. Without

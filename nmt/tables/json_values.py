@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from nmt.system.files import parse_json
 
 _TOKEN = re.compile(r'[{}\[\],:]|"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|[^\s{}\[\],:"]+', re.DOTALL)
 
@@ -15,6 +17,15 @@ class Value(NamedTuple):
     start: int
     end: int
     content: str | None  # None if it is not a string
+
+
+def json_object(text: str | bytes) -> dict[str, Any] | None:
+    """Return the object that a text of JSON is; None if it is damaged, or something else."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def json_values(text: str) -> Iterator[Value]:

@@ -12,11 +12,11 @@ from nmt.console import printable
 from nmt.data.corpus import Encoding, read_chunks, split_lines
 from nmt.data.line_blocks import CHUNKS_AHEAD, Advance
 from nmt.errors import DataError
-from nmt.system.files import parse_json
 from nmt.system.prefetch import prefetched
 from nmt.tables.cells import one_line
 from nmt.tables.columns import are_by_language, by_language, chosen_columns
 from nmt.tables.formats import FileRequest
+from nmt.tables.json_values import json_object
 from nmt.tables.row_choice import RowChoice
 from nmt.tables.table import Row, Table
 
@@ -93,11 +93,8 @@ class JsonLines(Table):
                 continue
             if blank:
                 raise DataError(f"{name} line {blank:,}: blank; leave such lines out")
-            try:
-                entry = parse_json(text.removeprefix("\ufeff") if number == 1 else text)
-            except ValueError:
-                entry = None
-            if not isinstance(entry, dict):
+            entry = json_object(text.removeprefix("\ufeff") if number == 1 else text)
+            if entry is None:
                 raise DataError(
                     f"{name} line {number:,}: not a JSON object: {printable(text[:60])!r}; "
                     "JSON Lines has one on each line"

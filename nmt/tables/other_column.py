@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 from nmt.console import printable
 from nmt.errors import DataError, UsageError
-from nmt.system.files import parse_json
 from nmt.tables.cells import Quotes
 from nmt.tables.formats import CSV, JSON_LINES, FileRequest, suffix_of
-from nmt.tables.json_values import json_string, json_values
+from nmt.tables.json_values import json_object, json_string, json_values
 from nmt.tables.tsv import TsvFile
 
 _NULL = "\\N"  # what databases write for a cell that has no text
@@ -50,12 +49,9 @@ def _of_json(request: FileRequest, text: str, target: str) -> tuple[list[str], W
         first, start = start, start + len(line) + 1
         if not line.strip():
             continue
-        try:
-            entry = parse_json(line)
-        except ValueError:
-            entry = None
+        entry = json_object(line)
         place = f"{request.file} line {number:,}"
-        if not isinstance(entry, dict):
+        if entry is None:
             raise DataError(f"{place}: not a JSON object: {printable(line[:60])!r}")
         found = [one for one in json_values(line) if None not in one.path]
         values = {".".join(filter(None, one.path)): one for one in found}

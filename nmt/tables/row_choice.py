@@ -28,6 +28,9 @@ _MARKS = {"isbadsource": ("true", "1"), "domain": ("canary",), "documentid": ("c
 _LONGEST_PAIR = len("zho_Hant -> yue_Hant")
 _MOST = 0.9  # of the first cells of a column that are languages; others may be unknown to us
 
+Samples = Callable[[str], Sequence[object]]
+"""Returns the first cells of a column, by its name."""
+
 
 class RowChoice(NamedTuple):
     """Chooses rows by the cells of some columns."""
@@ -37,13 +40,11 @@ class RowChoice(NamedTuple):
     orders: tuple[tuple[str, ...], ...]  # the pairs, or languages, of which a row must name one
 
     @classmethod
-    def find(
-        cls, request: FileRequest, names: Sequence[str], samples: Callable[[str], Sequence[object]]
-    ) -> RowChoice | None:
+    def find(cls, request: FileRequest, names: Sequence[str], samples: Samples) -> RowChoice | None:
         """Return how to choose the rows of a table; None if no column tells them apart.
 
-        names: of the columns. samples: returns the first cells of a column, most of which must be
-        languages, since a name such as `pair` may mean anything.
+        names: of the columns. Most of their samples must be languages, since a name such as `pair`
+        may mean anything.
         """
 
         def first(pattern: re.Pattern[str], is_right: Callable[[str], object]) -> list[str]:
@@ -67,13 +68,7 @@ class RowChoice(NamedTuple):
 
     @classmethod
     def by_cells(
-        cls,
-        request: FileRequest,
-        names: Sequence[str],
-        samples: Callable[[str], Sequence[object]],
-        marks: RowChoice | None,
-        *,
-        is_reversed: bool,
+        cls, order: tuple[str, ...], names: Sequence[str], samples: Samples, marks: RowChoice | None
     ) -> RowChoice | None:
         """Return how to choose rows by columns that hold codes, whatever their names.
 
@@ -81,15 +76,14 @@ class RowChoice(NamedTuple):
         left comes first, unless no pair is in this order. One code by itself may mean anything,
         such as the language that a text was written in first.
 
-        names: of the columns that are no text; samples: as in `find`; marks: the choice by other
-        columns; is_reversed: whether the target is left of the source.
+        order: the languages of the text, from left to right; names: of the columns that are no
+        text; marks: the choice by other columns.
         """
         codes = [name for name in names if _are_mostly(samples(name), is_code)]
         pairs = [name for name in names if _are_mostly(samples(name), _pairs_of_codes)]
         languages = codes if len(codes) == 2 else pairs[:1]
         if not languages:
             return marks
-        order = request.langs[::-1] if is_reversed else request.langs
         told = [(_told(cell),) for cell in samples(languages[0])]
         if len(languages) == 1 and not any(_fits(cell, order) for cell in told):
             order = order[::-1]

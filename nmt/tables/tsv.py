@@ -90,12 +90,10 @@ class TsvFile(CellTable):
 
     def _cells(self, advance: Advance) -> Iterator[list[bytes]]:
         chunks = read_chunks(self.request.path, self.encoding, watch=lambda raw: advance(len(raw)))
-        lines = self._lines(chunks)
-        if self.names_separator:
-            next(lines)
+        first = int(self.names_separator)
+        lines = islice(self._lines(chunks), first, None)
         if self.quoted:
-            name, number = self.request.file, 1 + self.names_separator
-            rows = quoted_rows(lines, self.separator, name, number=number)
+            rows = quoted_rows(lines, self.separator, self.request.file, number=1 + first)
         else:
             rows = (line.split(self.separator) for line in lines)
         return islice(rows, self.places.skipped, None)

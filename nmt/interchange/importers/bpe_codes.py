@@ -24,7 +24,7 @@ from nmt.data.pieces import SPECIAL, Kind, Piece, PieceModel
 from nmt.data.vocabulary import READ_AS_UNK, STRANGE, Vocabulary, learn_vocabulary, read_parsed
 from nmt.errors import DataError
 
-_END, _SPACE = "</w>", "\u2581"
+_END, SPACE = "</w>", "\u2581"
 _VERSION = b"#version:"
 _BYTE_LEVEL = "Ġ"  # a space in codes that join bytes, such as those of GPT-2
 JOINED = "@@"
@@ -71,22 +71,18 @@ def model_of_codes(
     """
     merges, ends_apart = _read(content)
     texts = None if listed is None else [_piece_text(subword) for subword in listed]
-    letters = set("".join(text for pair in merges for text in pair))
-    letters |= (
-        set(_SIGNS)
-        if texts is None
-        else {text[0] for text in texts if len(text.rstrip(_SPACE)) == 1}
-    )
+    bare = _SIGNS if texts is None else [text.rstrip(SPACE) for text in texts]
+    letters = set("".join(chain(*merges))) | {text for text in bare if len(text) == 1}
     merged = {left + right: -1.0 - rank for rank, (left, right) in enumerate(merges)}
-    singles = dict.fromkeys(sorted(letters - {_SPACE}), -1.0 - len(merges))
+    singles = dict.fromkeys(sorted(letters - {SPACE}), -1.0 - len(merges))
     if not ends_apart:
-        singles |= {letter + _SPACE: 0.0 for letter in singles}
+        singles |= {letter + SPACE: 0.0 for letter in singles}
     start = basis().marking_word_ends(covers_all_text=texts is None)
     pieces = list(start.pieces[: len(SPECIAL)])
     if texts is None:
         pieces += start.pieces[len(SPECIAL) : len(SPECIAL) + 256]
         # The mark stays behind a character that is written as bytes.
-        scores = merged | singles | {_SPACE: -1.0 - len(merges)}
+        scores = merged | singles | {SPACE: -1.0 - len(merges)}
         pieces += (Piece(text, score) for text, score in scores.items())
     else:
         scores = merged | singles
@@ -113,7 +109,7 @@ def basis() -> PieceModel:
 def _piece_text(subword: str) -> str:
     """Return a subword as a piece: `hu@@` is `hu`, and `nd` is `nd▁`; `@@` alone is a word."""
     is_part = subword.endswith(JOINED) and subword != JOINED
-    return subword.removesuffix(JOINED) if is_part else subword + _SPACE
+    return subword.removesuffix(JOINED) if is_part else subword + SPACE
 
 
 def _read(content: bytes) -> tuple[list[tuple[str, str]], bool]:
@@ -135,10 +131,10 @@ def _read(content: bytes) -> tuple[list[tuple[str, str]], bool]:
             del parts[2]
         if len(parts) != 2:
             raise DataError(f"no BPE codes: line {number} has {len(parts)} parts, and not two")
-        left, right = (part.removesuffix(_END) + _SPACE * part.endswith(_END) for part in parts)
-        if _SPACE not in (left + right)[:-1]:  # which nmt takes for a space
+        left, right = (part.removesuffix(_END) + SPACE * part.endswith(_END) for part in parts)
+        if SPACE not in (left + right)[:-1]:  # which nmt takes for a space
             pairs[left, right] = None
-    if not any(right.endswith(_SPACE) for _, right in pairs):
+    if not any(right.endswith(SPACE) for _, right in pairs):
         kind = "of bytes, as GPT-2 has them" if _BYTE_LEVEL in content.decode() else "of others"
         raise DataError(f"BPE codes {kind}: no part is marked as the end of a word ({_END})")
     return list(pairs), not (is_named or has_counts)
@@ -154,7 +150,7 @@ def _check(model: bytes, merges: Sequence[tuple[str, str]]) -> None:
     }
     for left, right in merges:
         if found[left + right] != (left, right):
-            text = (left + right).replace(_SPACE, _END)
+            text = (left + right).replace(SPACE, _END)
             raise DataError(
                 f"BPE codes join {text!r} in several ways, which SentencePiece cannot; segment the "
                 "text with subword-nmt, and let prepare learn a vocabulary"

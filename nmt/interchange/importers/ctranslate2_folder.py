@@ -155,8 +155,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         sizes = {"source": len(weights[_TABLES[EMBEDDINGS[0]]]), "target": len(weights[_OUTPUT])}
         sides = [_side_of(folder, side, size, tokens) for side, size in sizes.items()]
         config, tables, sines_first, positions = _config_of(weights, settings, sides, tokens)
-        foreign = _foreign(folder, sides, config, options)
-        foreign = foreign._replace(max_src_tokens=positions - 1)
+        foreign = _foreign(folder, sides, config, options)._replace(max_src_tokens=positions - 1)
     if rounded in _ROUNDED:
         console.warning(
             f"{weights.path}: its weights were rounded to {rounded}, by up to {_ROUNDED[rounded]}; "
@@ -177,8 +176,7 @@ def import_ctranslate2(path: Path, out: Path, options: ImportOptions) -> None:
         unread.discard(gated)
         return torch.cat((weights[name], weights[gated]))
 
-    foreign = foreign._replace(sines_first=sines_first)
-    write_imported(out, weights.path, foreign, read, unread)
+    write_imported(out, weights.path, foreign._replace(sines_first=sines_first), read, unread)
 
 
 def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
@@ -209,9 +207,8 @@ def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
                 f"versions {_VERSIONS[0]} to {_VERSIONS[-1]}"
             )
         specification = take_name()
-        check_can_be_ours(
-            path, {"specification": specification}, {"specification": (_SPECIFICATION, *_HEADS)}
-        )
+        known = {"specification": (_SPECIFICATION, *_HEADS)}
+        check_can_be_ours(path, {"specification": specification}, known)
         stored = dict[str, Tensor]()
         _, count = take("<2I")
         for _ in range(count):
@@ -219,9 +216,8 @@ def _read_model(path: Path) -> tuple[int, str, dict[str, Any], _Variables]:
             shape, (kind, size) = take(f"<{dimensions}I"), take("<BI")
             size *= kind if version < 4 else 1
             type_ = getattr(torch, (_OLD_TYPES if version < 4 else _TYPES)[kind])
-            stored[name] = torch.frombuffer(bytearray(take(f"<{size}s")[0]), dtype=type_).view(
-                shape
-            )
+            (raw,) = take(f"<{size}s")
+            stored[name] = torch.frombuffer(bytearray(raw), dtype=type_).view(shape)
         count = take("<I")[0] if version > 2 else 0
         aliases = {take_name(): take_name() for _ in range(count)}
         if place != len(content):

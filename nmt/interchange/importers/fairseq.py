@@ -64,9 +64,8 @@ def import_fairseq(path: Path, out: Path, options: ImportOptions) -> None:
     if not (isinstance(content, dict) and isinstance(content.get("model"), dict)):
         raise DataError(f"{checkpoint}: holds no model of fairseq")
     settings = _settings_of(checkpoint, content)
-    options = options.with_langs(
-        checkpoint, settings.get("source_lang"), settings.get("target_lang")
-    )
+    langs = (settings.get(f"{side}_lang") for side in ("source", "target"))
+    options = options.with_langs(checkpoint, *langs)
     named = renamed(content["model"], _RENAMED)
     for name in filter(re.compile(r".*\.embed_positions\.weight").fullmatch, list(named)):
         named[name] = named[name][FIRST_POSITION:]  # the first rows are not used
@@ -96,9 +95,8 @@ def _checkpoint_of(folder: Path) -> Path:
 
 def _settings_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of model and task, which releases before 0.10 have in one Namespace."""
-    parts = [content.get("args")]
-    if isinstance(cfg := content.get("cfg"), dict):
-        parts = [cfg.get("task"), cfg.get("model")]
+    cfg = content.get("cfg")
+    parts = [cfg.get("task"), cfg.get("model")] if isinstance(cfg, dict) else [content.get("args")]
     settings = dict[str, Any]()
     for part in parts:
         of_part = vars(part) if isinstance(part, argparse.Namespace) else part
@@ -135,9 +133,8 @@ def _config_of(path: Path, settings: Mapping[str, Any], weights: Weights) -> Tra
     )
     if settings.get("encoder_learned_pos"):
         counts = [len(weights.of(f"{side}_positions.weight")) for side in ("src", "tgt")]
-        model_import.check_alike(
-            path, [{"learned positions": count} for count in counts], ["learned positions"]
-        )
+        name = "learned positions"
+        model_import.check_alike(path, [{name: count} for count in counts], [name])
         base = replace(base, positions="learned", first_position=0, max_positions=counts[0])
     special = {**_SPECIAL, BOS_ID: _SPECIAL[EOS_ID]}
     return of_sides(path, sides, _SIZES, special).transformer(weights, base)

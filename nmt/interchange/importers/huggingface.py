@@ -38,8 +38,7 @@ def import_huggingface(
         model = read_m2m100(folder, hf_config, weights)
         langs = choose_languages(folder, model, src_lang, tgt_lang)
     settings.check_search(folder, model.tgt.produced())
-    longest = _max_src_tokens(folder, hf_config)
-    model = model._replace(langs=langs, max_src_tokens=longest)
+    model = model._replace(langs=langs, max_src_tokens=_max_src_tokens(folder, hf_config))
     write_imported(out, folder, model, weights.of, weights.unread)
 
 

@@ -18,6 +18,7 @@ from nmt.data.vocabulary import BOS_ID, EOS_ID
 from nmt.errors import DataError, UsageError, is_of_memory
 from nmt.interchange.importers.huggingface_settings import read_json
 from nmt.interchange.importers.model_import import EMBEDDINGS, OUTPUT_BIAS, first_input
+from nmt.interchange.importers.segmenters import Dictionary
 from nmt.models.tensor_file import SafetensorsFile
 from nmt.system.files import UnchangedFile
 
@@ -98,15 +99,13 @@ class Config(NamedTuple):
                 f"{self.path}: activation_function is {activation!r}; nmt imports "
                 f"{', '.join(_ACTIVATIONS)}"
             )
-        tied = {"all": EMBEDDINGS, "decoder": EMBEDDINGS[1:]}.get(base.tie_embeddings)
-        if tied is not None:
-            weights.check_tied(tied)
+        if base.tie_embeddings != "none":
+            weights.check_tied(EMBEDDINGS if base.tie_embeddings == "all" else EMBEDDINGS[1:])
         embeddings = weights.of("tgt_embedding.weight")
         eos, start = (self.number(name) for name in ("eos_token_id", "decoder_start_token_id"))
-        if max(eos, start) >= len(embeddings):
-            raise DataError(
-                f"{self.path}: has special ids above the last one, {len(embeddings) - 1}"
-            )
+        last = len(embeddings) - 1
+        if max(eos, start) > last:
+            raise DataError(f"{self.path}: has special ids above the last one, {last}")
         tables = {"vocab_size": embeddings}
         if base.tie_embeddings != "all":
             tables["vocab_size"] = weights.of("src_embedding.weight")
@@ -234,6 +233,11 @@ class Weights:
                 f"{path}: has {size:,} pieces, but {self.path} has embeddings for {rows:,}"
             )
         return rows
+
+    def check_sides(self, sides: Sequence[Dictionary]) -> None:
+        """Check that the tables of source and target fit their dictionaries (DataError)."""
+        for side, table in zip(sides, EMBEDDINGS, strict=False):
+            self.check_rows(side.path, len(side.texts), table)
 
     def positions(self) -> list[Tensor]:
         """Return the tables of positions that there are."""

@@ -16,7 +16,8 @@ from nmt.data.pieces import SPECIAL
 from nmt.data.vocabulary import EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import DataError, UsageError
 from nmt.interchange.importers.model_import import WITHOUT_PIECE, only
-from nmt.system.files import parse_json, read_file
+from nmt.system.files import read_file
+from nmt.tables.json_values import json_object
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 GENERATION, _SPECIAL_TOKENS = "generation_config.json", "special_tokens_map.json"
@@ -93,14 +94,12 @@ NO_TEXT = {*(piece.text for piece in SPECIAL.values()), "<mask>"}
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; DataError if the file is missing or damaged."""
     try:
-        values = parse_json(read_file(path))
+        values = json_object(read_file(path))
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; nmt imports Hugging Face folders of MarianMT, M2M100 and NLLB"
         ) from None
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
+    if values is None:
         raise DataError(f"{path}: damaged: not a JSON object")
     return values
 
@@ -207,14 +206,13 @@ def added_tokens(folder: Path, tokenizer: Collection[Mapping[str, Any]] = ()) ->
     entries = [(token.get("id"), token) for token in tokenizer]
     entries += [(int(id_) if _ID.fullmatch(id_) else id_, token) for id_, token in listed.items()]
     for id_, token in entries:
-        if not isinstance(token, Mapping) or not isinstance(content_of(token), str):
+        text = content_of(token)
+        if not isinstance(token, Mapping) or not isinstance(text, str):
             raise DataError(f"{path}: damaged: added_tokens_decoder has {token!r:.40}")
         if token.get("single_word"):
-            raise UsageError(
-                f"{path}: {content_of(token)} has single_word, which nmt does not know"
-            )
-        if ids.setdefault(content_of(token), id_) != id_:
-            raise DataError(f"{path}: {content_of(token)} has another id in another file")
+            raise UsageError(f"{path}: {text} has single_word, which nmt does not know")
+        if ids.setdefault(text, id_) != id_:
+            raise DataError(f"{path}: {text} has another id in another file")
     return numbered(path, ids)
 
 

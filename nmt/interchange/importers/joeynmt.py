@@ -7,6 +7,7 @@ too. Before, text was segmented by other programs, which the user names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
         Dictionary(path, _subwords(path, text), _SPECIAL)
         for path, text in zip(paths, texts, strict=True)
     ]
-    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
-        weights.check_rows(side.path, len(side.texts), table)
+    weights.check_sides(sides)
     is_joint = bool(model.get("tied_embeddings"))
     scaled = [bool(stack.get("scale")) for stack in stacks]
     if is_joint:
@@ -102,9 +102,7 @@ def import_joeynmt(path: Path, out: Path, options: ImportOptions) -> None:
     )
     config = of_sides(listing, stacks, _SIZES, _SPECIAL).transformer(weights, base)
     foreign = with_sides(config, sides, options, is_joint=is_joint, takes_apart=True)
-    unscaled = tuple(
-        table for table, yes in zip(model_import.EMBEDDINGS, scaled, strict=False) if not yes
-    )
+    unscaled = tuple(compress(model_import.EMBEDDINGS, (not yes for yes in scaled)))
     foreign = foreign._replace(unscaled=unscaled)
     longest = texts[0].get("max_length", texts[0].get("max_sent_length"))
     if isinstance(longest, int) and longest > 0:

@@ -95,14 +95,12 @@ def choose_languages(
     by_row = dict(zip(model.tgt.rows.tolist(), pieces, strict=True))
     codes = {piece: code for code, piece in model.languages.pieces.items()}
     for path, values in settings.settings_of(folder):
-        forced = values.get("forced_bos_token_id")
-        if forced is not None:
+        if (forced := values.get("forced_bos_token_id")) is not None:
             piece = by_row.get(forced, "") if isinstance(forced, int) else ""
             code = codes.get(piece, str(forced))
             named.setdefault("tgt", (code, f"{path}: forced_bos_token_id"))
         for side in ("src", "tgt"):
-            lang = values.get(f"{side}_lang")
-            if lang:
+            if lang := values.get(f"{side}_lang"):
                 code = codes.get(str(lang), str(lang))
                 named.setdefault(side, (code, f"{path}: {side}_lang"))
     chosen = []

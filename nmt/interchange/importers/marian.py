@@ -333,8 +333,7 @@ def _open_arrays(path: Path) -> Any:
             return BinaryArrays(path)
         arrays = np.load(open_file(path), allow_pickle=False)
         for member in arrays.zip.infolist():
-            name = f"{path}: {member.filename}"
-            check_unpacked(name, member.compress_size, member.file_size)
+            check_unpacked(f"{path}: {member.filename}", member.compress_size, member.file_size)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError):

@@ -92,17 +92,15 @@ def _mappings(
     if settings.read_if_there(path).get("separate_vocabs", not is_joint) == is_joint:
         raise UsageError(f"{path}: separate_vocabs is not what {settings.CONFIG} says")
     if is_joint:
-        joint = _mapping(
-            [src, tgt], folder / IDS, added, hf_config, weights, model_import.EMBEDDINGS[1]
-        )
+        joint = _mapping([src, tgt], folder / IDS, added, hf_config, weights, is_target=True)
         return joint, joint
     if others := set(added.values()) - settings.NO_TEXT:
         raise UsageError(
             f"{folder}: has {min(others)} added to two vocabularies; nmt knows only one"
         )
     return (
-        _mapping([src], folder / IDS, {}, hf_config, weights, model_import.EMBEDDINGS[0]),
-        _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, model_import.EMBEDDINGS[1]),
+        _mapping([src], folder / IDS, {}, hf_config, weights, is_target=False),
+        _mapping([tgt], folder / TGT_IDS, {}, hf_config, weights, is_target=True),
     )
 
 
@@ -112,9 +110,10 @@ def _mapping(
     added: Mapping[int, str],
     hf_config: Config,
     weights: Weights,
-    table: str,
+    *,
+    is_target: bool,
 ) -> model_import.VocabularyMapping:
-    """Return our ids for those of a vocabulary; table: our name of its embeddings."""
+    """Return our ids for those of a vocabulary; is_target: whether translations are in it."""
     own = settings.numbered(path, settings.read_json(path))
     texts, split_off = settings.with_added(path, own, added)
     ids = {text: id_ for id_, text in texts.items()}
@@ -123,11 +122,11 @@ def _mapping(
             raise DataError(f"{path}: has no {SPECIAL[id_].text}")
     special = {id_: ids[SPECIAL[id_].text] for id_ in (UNK_ID, PAD_ID, EOS_ID)}
     special[BOS_ID] = special[PAD_ID]  # sources have no first token
-    if table == model_import.EMBEDDINGS[1]:
+    if is_target:
         needed = {"pad_token_id": (special[PAD_ID],), "eos_token_id": (special[EOS_ID],)}
         model_import.check_can_be_ours(hf_config.path, hf_config.values, needed)
         special[BOS_ID] = hf_config.number("decoder_start_token_id")
-    texts = weights.with_all_rows(path, texts, table)
+    texts = weights.with_all_rows(path, texts, model_import.EMBEDDINGS[is_target])
     tags = set(filter(TAG.fullmatch, ids))
     return model_import.map_vocabulary(
         models,

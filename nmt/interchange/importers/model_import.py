@@ -95,11 +95,9 @@ def check_can_be_ours(
 def check_alike(path: Path, sides: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
     """Check that encoder and decoder have the same settings, by these names (UsageError)."""
     for name in names:
-        found = [side.get(name) for side in sides]
-        if found[0] != found[1]:
-            raise UsageError(
-                f"{path}: encoder and decoder differ in {name}, {found[0]}, {found[1]}"
-            )
+        src, tgt = (side.get(name) for side in sides)
+        if src != tgt:
+            raise UsageError(f"{path}: encoder and decoder differ in {name}, {src}, {tgt}")
 
 
 def read_pieces(path: Path) -> PieceModel:
@@ -136,8 +134,7 @@ def map_vocabulary(
     if len(ordered) < len(others):
         ordered += [(marker, unk), *((text, row) for text, row in others if text in added)]
     known = {text for text, _ in ordered}
-    missing = [text for model in models for text in model.own if text not in known]
-    if missing:
+    if missing := [text for model in models for text in model.own if text not in known]:
         ordered += [(text, unk) for text in dict.fromkeys([READ_AS_UNK, *missing])]
     texts_by_id = [text for text, _ in ordered]
     controls = {marker, READ_AS_UNK, *controls, *gaps.values()}
@@ -221,8 +218,7 @@ def write_imported(
         languages=model.languages,
     )
     with shapes_only():
-        built = card.build()
-    parameters = list(parameters_by_names(built))
+        parameters = parameters_by_names(card.build())
     weights, size = dict[str, Tensor](), sum(parameter.nbytes for _, parameter in parameters)
     with console.progress("importing", total=size, unit="B") as bar:
         for (name, *_), parameter in parameters:

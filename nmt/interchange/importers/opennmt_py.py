@@ -117,8 +117,7 @@ def import_parts(
     """
     options = options.with_langs(path)
     weights = _weights_of(path, settings, tensors)
-    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
-        weights.check_rows(side.path, len(side.texts), table)
+    weights.check_sides(sides)
     config = _config_of(path, settings, weights, sides[1].special)
     model = with_sides(config, sides, options, is_joint=bool(settings.get("share_embeddings")))
     # Only embeddings to which sinusoids are added are multiplied by a root.
@@ -187,8 +186,7 @@ def dictionaries_of(
     for subwords, needed in zip(listed, ((PAD_ID, UNK_ID), special), strict=True):
         texts = dict(enumerate(map(str, subwords)))
         ids = {text: id_ for id_, text in reversed([*texts.items()])}
-        missing = [special[id_] for id_ in needed if special[id_] not in ids]
-        if missing:
+        if missing := [special[id_] for id_ in needed if special[id_] not in ids]:
             raise UsageError(f"{path}: has no {missing[0]} in a vocabulary")
         unk = ids[special[UNK_ID]]
         by_ours = {id_: ids.get(name, unk) for id_, name in special.items()}

@@ -19,16 +19,10 @@ from nmt.data.moses import moses_rules
 from nmt.data.pieces import SPECIAL, Kind, PieceModel
 from nmt.data.vocabulary import UNK_ID, Vocabulary, read_parsed
 from nmt.errors import UsageError
-from nmt.interchange.importers.bpe_codes import basis, is_bpe_codes, model_of_codes
-from nmt.interchange.importers.model_import import (
-    ForeignModel,
-    VocabularyMapping,
-    map_vocabulary,
-    read_pieces,
-)
+from nmt.interchange.importers import model_import
+from nmt.interchange.importers.bpe_codes import SPACE, basis, is_bpe_codes, model_of_codes
 from nmt.system.files import read_file
 
-_SPACE = "\u2581"
 _MANY = 0.1  # of the subwords
 _FEWEST = 0.65
 """Of the subwords of a dictionary, which its own segmenter makes.
@@ -86,7 +80,7 @@ def with_sides(
     is_joint: bool,
     takes_apart: bool = False,
     controls: Collection[str] = (),
-) -> ForeignModel:
+) -> model_import.ForeignModel:
     """Return a model with our ids for those of the dictionaries of source and target.
 
     config: it gets a bias of the output if some of our ids have no row.
@@ -112,8 +106,8 @@ def with_sides(
             "--src and --tgt name its languages?"
         )
     if is_joint and all(are_pieces):
-        models = [read_pieces(path) for path in dict.fromkeys(segmenters)]
-        both = map_vocabulary(models, src.texts, src.special, controls=controls)
+        models = [model_import.read_pieces(path) for path in dict.fromkeys(segmenters)]
+        both = model_import.map_vocabulary(models, src.texts, src.special, controls=controls)
         mappings = [both, both]
     else:
         mappings = [
@@ -128,16 +122,15 @@ def with_sides(
         for one, rules in zip(mappings, moses_rules(options.langs, options.moses), strict=True)
     ]
     config = replace(config, output_bias=config.output_bias or bool(mappings[1].barred))
-    return ForeignModel(config, with_rules[0], with_rules[1], options.langs)
+    return model_import.ForeignModel(config, with_rules[0], with_rules[1], options.langs)
 
 
-def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) -> None:
+def _check_segmenter(path: Path, mapping: model_import.VocabularyMapping, segmenter: Path) -> None:
     """Check that a segmenter makes the subwords of a dictionary (UsageError)."""
     start, end = len(SPECIAL), mapping.vocabularies[0].known
     pieces = (PieceModel.read(one.model).pieces[start:end] for one in mapping.vocabularies)
-    kinds = [
-        {piece.kind for piece in of_id} - {Kind.CONTROL} for of_id in zip(*pieces, strict=True)
-    ]
+    by_id = zip(*pieces, strict=True)
+    kinds = [{piece.kind for piece in of_id} - {Kind.CONTROL} for of_id in by_id]
     count, made = len(kinds) - kinds.count(set()), sum(not kind <= {Kind.UNUSED} for kind in kinds)
     if made < _FEWEST * count:
         raise UsageError(
@@ -148,17 +141,18 @@ def _check_segmenter(path: Path, mapping: VocabularyMapping, segmenter: Path) ->
 
 def _map_subwords(
     side: Dictionary, segmenter: Path | None, controls: Collection[str], *, takes_apart: bool
-) -> VocabularyMapping:
+) -> model_import.VocabularyMapping:
     path, texts, special = side
     if segmenter is not None and not is_bpe_codes(read_file(segmenter)):
-        mapping = map_vocabulary([read_pieces(segmenter)], texts, special, controls=controls)
+        models = [model_import.read_pieces(segmenter)]
+        mapping = model_import.map_vocabulary(models, texts, special, controls=controls)
         return _taking_apart(mapping) if takes_apart else mapping
     rows = [row for row in range(max(texts) + 1) if row not in special.values()]
     listed = [texts.get(row, f"<row {row}>") for row in rows]
     if segmenter is not None:
         as_listed = partial(model_of_codes, listed=listed, takes_apart=takes_apart)
         model = read_parsed(segmenter, as_listed)
-    elif sum(text.startswith(_SPACE) for text in listed) > _MANY * len(listed):
+    elif sum(text.startswith(SPACE) for text in listed) > _MANY * len(listed):
         raise UsageError(
             f"{path}: has pieces of SentencePiece; give the model that made them: --vocab spm.model"
         )
@@ -167,10 +161,10 @@ def _map_subwords(
     vocabulary = Vocabulary(model)
     unknown = range(vocabulary.known, len(vocabulary))
     all_rows = [*(special[id_] for id_ in SPECIAL), *rows, *(special[UNK_ID] for _ in unknown)]
-    return VocabularyMapping((vocabulary,), np.array(all_rows), tuple(unknown))
+    return model_import.VocabularyMapping((vocabulary,), np.array(all_rows), tuple(unknown))
 
 
-def _taking_apart(mapping: VocabularyMapping) -> VocabularyMapping:
+def _taking_apart(mapping: model_import.VocabularyMapping) -> model_import.VocabularyMapping:
     """Return ids of a SentencePiece model that takes apart what the dictionary lacks.
 
     As by its `SetVocabulary`, only single letters are not.

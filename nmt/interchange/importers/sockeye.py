@@ -76,8 +76,7 @@ def import_sockeye(path: Path, out: Path, options: ImportOptions) -> None:
     paths = [parameters.with_name(f"vocab.{side}.0.json") for side in ("src", "trg")]
     special = {id_: id_ for id_ in _SPECIAL.values()}
     sides = [Dictionary(path, _subwords(path), special) for path in paths]
-    for side, table in zip(sides, model_import.EMBEDDINGS, strict=False):
-        weights.check_rows(side.path, len(side.texts), table)
+    weights.check_sides(sides)
     tying = settings.get("weight_tying_type", "src_trg_softmax")
     base = TransformerConfig(
         pre_norm=_is_pre_norm(listing, encoder),
