@@ -41,7 +41,7 @@ _GAINS = {"onednn": 1.1, "bf16": 1.2}
 """How many times as fast each must be on a CPU as torch's products in fp32.
 
 bf16 rounds more, so it must be worth it. Where CPUs have AMX, a trial with d_model 128 gains 1.3 to
-1.6, and an update 1.6: with 1.3 here, one start of five took fp32.
+1.6, and an update 1.6: with 1.3 here, the choice differed from start to start.
 """
 
 _NARROWEST = 128

@@ -184,8 +184,7 @@ def _of_chunk(
     over rows; p - (1 - eps) at the target (rows, V), in the type of the logits. With a gradient,
     a row of the first two is as exact as p in that type: to 0.004 in bf16.
     """
-    if not with_gradient:
-        logits = logits.float()
+    logits = logits if with_gradient else logits.float()
     # Of half types torch computes it in fp32, and rounds the result, as the gradient is rounded
     # anyway. Two copies in fp32 would take as long as the softmax.
     probabilities = torch.softmax(logits, dim=-1)  # (rows, V)
