@@ -22,6 +22,7 @@ sys.path, function, values = json.load(sys.stdin)
 json.dump(pkgutil.resolve_name(function)(*values), sys.stdout)
 """
 _LONGEST = 600  # seconds
+_MOST_COPIES, _STARTS_WITHIN = 3, 10.0  # seconds
 _QUIET = {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
 """Variables of the process: nothing of the current folder, no warnings, and no threads, which take
 memory."""
@@ -69,8 +70,19 @@ def in_a_copy(function: Callable[[], Any]) -> Any:
     function: uses one thread, no GPU, and no stream; what it returns is small, and as JSON can
         hold it.
     """
-    if sys.platform != "linux":  # where libraries may not survive a fork
-        return function()
+    most = _MOST_COPIES if sys.platform == "linux" else 0  # elsewhere libraries may not survive it
+    answers = (_answer_of_a_copy(function) for _ in range(most))
+    answer = next((answer for answer in answers if answer is not None), None)
+    return json.loads(answer) if answer else function()
+
+
+def _answer_of_a_copy(function: Callable[[], Any]) -> bytes | None:
+    """Return what a function returns in a copy, in JSON: nothing if it fails, None if none starts.
+
+    A copy may hang in the fork itself. A thread of C++, such as one of gloo, that just tells Python
+    of itself holds the lock of Python's list of threads. The copy has no such thread, and Python
+    3.11 waits there for ever. The next copy hardly ever meets that again.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # That other threads of this process are not in the copy, which needs none of them.
@@ -78,15 +90,18 @@ def in_a_copy(function: Callable[[], Any]) -> Any:
         copy = os.fork()
     if copy == 0:
         try:
+            os.write(writing, b".")  # it has started
             # All or nothing: a pipe holds so little.
             os.write(writing, json.dumps(function()).encode())
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
         try:
-            found = pipe.read() if select.select([pipe], [], [], _LONGEST)[0] else b""
+            if not select.select([pipe], [], [], _STARTS_WITHIN)[0]:
+                return None
+            pipe.read(1)
+            return pipe.read() if select.select([pipe], [], [], _LONGEST)[0] else b""
         finally:
             os.kill(copy, signal.SIGKILL)  # it is done, or late, or this process is to stop
             os.waitpid(copy, 0)
-    return json.loads(found) if found else function()

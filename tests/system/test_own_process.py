@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -74,3 +75,15 @@ def test_what_a_copy_cannot_do_this_process_does(number: int) -> None:
         raise ValueError("in the copy")
 
     assert in_a_copy(only_here) == this
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there this process calls the function")
+def test_a_copy_that_hangs_at_its_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_process, "_STARTS_WITHIN", 0.2)
+    to_hang = [True]
+    os.register_at_fork(
+        after_in_child=lambda: time.sleep(600) if to_hang else None,
+        after_in_parent=to_hang.clear,
+    )
+    assert in_a_copy(os.getpid) != os.getpid()
+    assert not to_hang
