@@ -121,7 +121,8 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     if device.type == "cuda":  # whose attention keeps no scores, which are counted above
         needs["micro-batch"] = peak.bytes() - sum(trainer.optimizer.held_bytes().values())
     return_freed_memory()  # as before a validation
-    with trainer.train_step.eager():
+    weights = trainer.optimizer.weights  # in fp32, like those that are validated
+    with weights.replaced_by(trainer.optimizer.eval_weights), trainer.train_step.eager():
         validation = trainer.validator.estimated_seconds(trainer.model) / processes
     sent = 2 * (processes - 1) / processes * trainer.optimizer.weights.gradient.nbytes
     summing = sent / _SUM_RATE[device.type] if is_estimate else 0.0
@@ -129,8 +130,9 @@ def _rows(trainer: Trainer, peak: memory.PeakMemory, free: float, processes: int
     operations = trainer.flops(window.lengths) / window.updates * config.max_updates
     times = _time_rows(config, disk, parts / metrics["updates_per_second"] + summing, validation)
     used = max(sum(needs.values()), peak.bytes())
-    if device.type == "cpu":  # of all processes of this machine, which share what came before
-        used = peak.before + ranks.local_world_size * peak.bytes()
+    if device.type == "cpu":  # of all processes of this machine
+        shared = peak.file_bytes()
+        used = peak.before + shared + ranks.local_world_size * (peak.bytes() - shared)
     updates = sum(one.updates for one, _ in rounds)
     most = "at most " if config.schedule == "until_flat" else ""
     answer = (

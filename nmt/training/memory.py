@@ -131,6 +131,7 @@ class PeakMemory:
         self._device = device
         self.restart()
         self.before = self._held()
+        self._files_before = _status("RssFile")
 
     def restart(self) -> None:
         """Forget the peaks up to now, but not what is held."""
@@ -144,14 +145,25 @@ class PeakMemory:
         """Return the peak above the memory at the start."""
         return self._held() - self.before
 
+    def file_bytes(self) -> int:
+        """Return how much of it is files, mostly code, which all processes of a machine share."""
+        return _status("RssFile") - self._files_before
+
     def _held(self) -> int:
         if self._device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self._device))
-        with contextlib.suppress(OSError):  # which `restart` changes
-            (line,) = re.findall("VmHWM:(.+) kB", _STATUS.read_text())
-            return 1024 * int(line)
+        if peak := _status("VmHWM"):  # which `restart` changes
+            return peak
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else 1024 * most
+
+
+def _status(field: str) -> int:
+    """Return the bytes of a field of this process's status; 0 where there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        (line,) = re.findall(f"{field}:(.+) kB", _STATUS.read_text())
+        return 1024 * int(line)
+    return 0
 
 
 def longest_pair(data: DataFolder) -> int:

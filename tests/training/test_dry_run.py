@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from calls import calls_of
 from toy_training import Toy, content, nmt, prepare_toy, recipe, train
 
@@ -158,6 +159,18 @@ def test_for_processes_that_are_not_there_the_sum_of_gradients_is_added(toy: Toy
     assert found["time an update"] == "5.5 s"
     assert found["time of all updates"] == "4.6 hours"
     assert re.match("estimate: .*1/4 of 1 ", found["how sure"])
+
+
+def test_it_validates_the_weights_that_a_run_validates(toy: Toy) -> None:
+    types: list[torch.dtype] = []
+
+    def estimated_seconds(_: Validator, model: torch.nn.Module) -> float:
+        types.extend({parameter.dtype for parameter in model.parameters()})
+        return 1.0
+
+    toy.patch.setattr(Validator, "estimated_seconds", estimated_seconds)
+    rows(toy.data, toy.folder / "run", precision="bf16")
+    assert types == [torch.float32]
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

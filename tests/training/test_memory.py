@@ -1,5 +1,6 @@
 """Expected memory against what real tensors, torch's profiler and a run's files take."""
 
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from nmt.models.registry import build_model
 from nmt.training.first_weights import freeze
 from nmt.training.flat_weights import FlatWeights
 from nmt.training.loss import losses_of
-from nmt.training.memory import memory_needs
+from nmt.training.memory import PeakMemory, memory_needs
 from nmt.training.optimizer import Optimizer
 
 SIZES = (345, 345)
@@ -73,3 +74,15 @@ def test_an_encoder_that_reads_no_eos_takes_a_little_less(batch: Batch) -> None:
 def test_a_micro_batch_takes_the_same_whenever_it_is_asked(batch: Batch) -> None:
     asked = recipe(dropout=0.37)  # which no other test has drawn masks for
     assert memory_needs(asked, SIZES, batch) == memory_needs(asked, SIZES, batch)
+
+
+def test_of_the_peak_files_are_known(tmp_path: Path) -> None:
+    status = Path("/proc/self/status")
+    if not status.exists() or "RssFile" not in status.read_text():
+        pytest.skip("the system does not tell")
+    (tmp_path / "code").write_bytes(bytes(16 << 20))
+    peak = PeakMemory(torch.device("cpu"))
+    assert peak.file_bytes() < 8e6
+    with (tmp_path / "code").open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as code:
+        assert not any(code[:: 4 << 10])
+        assert 15e6 < peak.file_bytes() < 25e6
