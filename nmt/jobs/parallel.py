@@ -8,7 +8,6 @@ files from this process, which also chooses the kernel for all of them.
 
 from __future__ import annotations
 
-import itertools
 import platform
 import re
 from collections import deque
@@ -54,9 +53,6 @@ _MOST_GPUS = 64  # in any machine
 
 # The fewest lines that are worth sending to another process.
 _FEWEST_LINES = 16
-
-_TRIM_EVERY = 8
-"""Steps of search after which a process on a CPU returns freed memory, which takes about 2 ms."""
 
 
 @dataclass
@@ -353,20 +349,11 @@ def _warn_of_death() -> None:
 def _translate(
     translator: Translator, pool: Pool, on_progress: Callable[[int], object] | None = None
 ) -> Translations:
-    steps = itertools.count(1)
-
-    def trim() -> None:
-        # Between the tensors of the sentences in search lies as much freed memory again.
-        if next(steps) % _TRIM_EVERY == 0:
-            return_freed_memory()
-
-    is_on_cpu = translator.engine.kernel is not None  # of which an export knows none
     return translator.translate(
         [line.text for line in pool],
         [line.prefix for line in pool],
         contexts=[line.context for line in pool],
         on_progress=on_progress,
-        on_step=trim if is_on_cpu else None,
         units=[line.unit for line in pool if line.unit is not None],
     )
 

@@ -44,8 +44,8 @@ from nmt.search.phrase_banks import Floats, PhraseBanks
 from nmt.search.sampling import draw_tokens, generators_of
 from nmt.search.top_k import FREE, Integers, NextTokens, Pick, StepQuery, pick_tokens, top_tokens
 
-# On a CPU, this many logits are computed at a time: 4 MB of fp32, which fits most caches.
-_LOGITS_PER_BLOCK = 1 << 20
+# On a CPU, this many logits are computed at a time: 2 MB of fp32, which fits most caches.
+_LOGITS_PER_BLOCK = 1 << 19
 _MIN_BLOCK_ROWS = 64  # a product of fewer rows takes nearly as long
 
 

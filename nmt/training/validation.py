@@ -48,7 +48,6 @@ from nmt.translate.translator import Translator
 
 _SEARCH = SearchOptions(no_guard=True)  # a young model loops nearly everywhere
 _AUTO = "auto"
-_CPU_BATCH_TOKENS = 1_024
 _PARTS_TRIED, _LINES_TRIED = 4, 16  # of valid, to estimate the time of all of it
 
 
@@ -254,11 +253,7 @@ class Validator:
     ) -> Translator:
         src, tgt = self.data.vocabularies(langs)
         threads = torch.get_num_threads()
-        # Beside the optimiser, and a poor model goes on to the longest output.
-        tokens = None if self.device.type == "cuda" else _CPU_BATCH_TOKENS
-        engine = TorchEngine(
-            model, options.into(tgt), device=self.device, batch_tokens=tokens, threads=threads
-        )
+        engine = TorchEngine(model, options.into(tgt), device=self.device, threads=threads)
         return Translator(
             engine,
             LanguagePair(langs, src, tgt, self.data.info.max_length, self._whole_src_tokens),

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
 
     monkeypatch.setattr(Translator, "translate", die_sometimes)
     assert [one.text for one in translate(model_file)] == [one.text for one in undisturbed]
-    assert batches.read_text().split() == ["1024", "512", "256"][: deaths + 1]
+    assert batches.read_text().split() == ["768", "384", "192"][: deaths + 1]
     assert stderr().count("warning: ") == deaths
 
 
@@ -92,25 +92,6 @@ def test_each_worker_has_its_gpu_also_after_one_has_died_as_it_took_it(
         ((*found,),) = translators.translate([[Line(line) for line in LINES]], lambda _: None)
     assert len(found) == len(LINES)
     assert sorted(gpus.read_text().split()) == ["cuda:0", "cuda:1"]
-
-
-def test_a_process_on_a_cpu_returns_freed_memory_at_every_eighth_step_of_search(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trims: list[None] = []
-
-    def search(*_: Any, on_step: Callable[[], object], **__: Any) -> list[Translation]:
-        for _step in range(20):
-            on_step()
-        return []
-
-    config = TranslationConfig(models=(model_file,), search=SearchOptions())
-    started = Translators.start(config, JobOptions(device="cpu", workers="1"))
-    monkeypatch.setattr(Translator, "translate", search)
-    monkeypatch.setattr("nmt.jobs.parallel.return_freed_memory", lambda: trims.append(None))
-    with started:
-        assert list(started.translate([[Line("a")]], lambda _: None)) == [[]]
-    assert len(trims) == 2
 
 
 def test_lines_that_kill_workers_end_it(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Search and validation in bf16 on a CPU: few shapes of products, as oneDNN keeps each of them."""
+"""Memory of search and validation on a CPU: freed memory goes back, and products in bf16 have few
+shapes, as oneDNN keeps each of them."""
 
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.data.batches import collate
 from nmt.data.shards import TokenRows
 from nmt.models.packed_weights import is_usable, pack
+from nmt.search import torch_engine
 from nmt.search.engine import Source
 from nmt.search.options import SearchOptions
 from nmt.search.torch_engine import TorchEngine
@@ -92,3 +94,14 @@ def test_the_loss_of_a_padded_batch_has_its_rows_and_not_those_of_its_targets(wa
     assert batch.num_tokens not in shapes.rows
     plain = losses_of(model, collate(src, tgt), 0.1)
     torch.testing.assert_close(losses, plain, rtol=0.01, atol=0.1)
+
+
+def test_a_cpu_returns_freed_memory_at_every_fourth_step_of_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(torch_engine, "return_freed_memory", lambda: events.append("trim"))
+    options = SearchOptions(max_extra_tokens=20, no_guard=True)
+    engine = TorchEngine(tiny("transformer"), options, device=torch.device("cpu"))
+    engine.search([Source((4, 5))], on_step=lambda: events.append("step"))
+    assert "".join(event[0] for event in events).startswith("sssstsssstss")
