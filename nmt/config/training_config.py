@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -99,8 +98,9 @@ class TrainingConfig:
     flat_gain: float = value(
         0.15,
         "With schedule=until_flat, validation is flat if best_metric got better by less than this "
-        "since half as many updates: the loss in nats, BLEU or chrF by a share. Training ends "
-        "after 1.6 times as many as it takes until then. Less trains for longer.",
+        "since half as many updates: the loss in nats, BLEU or chrF by a share. BLEU below 5 is "
+        "never flat. Training ends after 1.6 times as many as it takes until then. Less trains "
+        "for longer.",
         minimum=0.0,
     )
     learning_rate: float = value(
@@ -224,7 +224,7 @@ class AugmentConfig:
     @property
     def any(self) -> bool:
         """Whether pairs are changed at all."""
-        return any(dataclasses.astuple(self))
+        return any(astuple(self))
 
     def problems(self) -> list[str]:
         """Return the problems of the combination of values."""

@@ -17,12 +17,11 @@ lines with two characters beyond ASCII in a row.
 
 from __future__ import annotations
 
-import functools
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from html.entities import html5
 from importlib import metadata
 from importlib.util import find_spec
@@ -102,7 +101,7 @@ def _rows_with(sign: str, is_flawed: Callable[[str], object], side: TextSide) ->
     return np.array([row for row in rows.tolist() if is_flawed(side.lines[row])], np.int64)
 
 
-@functools.cache
+@cache
 def _is_second() -> npt.NDArray[np.bool_]:
     """Return whether each code point is one of `_SECOND`: (0x110000,)."""
     second = re.compile(f"[{_SECOND}]")

@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +329,7 @@ def read_progress(folder: Path) -> Progress | None:
 
 def write_progress(folder: Path, progress: Progress) -> None:
     """Record what is complete: a line with the checksum, and one with the progress."""
-    content = json.dumps(dataclasses.asdict(progress))
+    content = json.dumps(asdict(progress))
     checksum = hashlib.sha256(content.encode()).hexdigest()
     files.write_text(folder / PROGRESS_FOLDER / _PROGRESS_NAME, f"{checksum}\n{content}")
 
@@ -352,4 +351,4 @@ def read_hashes(folder: Path, file: manifest.FileRecord) -> Hashes:
 
 
 def _source(text: SourceText) -> dict[str, Any]:
-    return dataclasses.asdict(text.record(lines=text.lines, rejected={})) | {"prefix": ""}
+    return asdict(text.record(lines=text.lines, rejected={})) | {"prefix": ""}

@@ -7,10 +7,9 @@ all fail together, and the first one's choice counts.
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nmt import console
@@ -117,7 +116,7 @@ def _values_for_size(preset: str, data: Path, asked_for: Collection[str]) -> dic
     if not {"max_updates", "batch_tokens"}.isdisjoint(asked_for):
         return {}
     train = read_info(data).train
-    defaults = dataclasses.asdict(TrainingConfig()) | presets.preset_values(preset)
+    defaults = asdict(TrainingConfig()) | presets.preset_values(preset)
     lengths = (defaults[key] for key in ("batch_tokens", "max_updates", "warmup_updates"))
     tokens = max(train.src.tokens, train.tgt.tokens) + train.pairs  # with eos
     values = presets.values_for_size(tokens, *lengths)
@@ -149,7 +148,7 @@ def _preset_layers(preset: str, data: Path, init_from: Path | None) -> tuple[str
                 f"{data} has another vocabulary than {init_from}: prepare it with --vocab "
                 f"{init_from}{moses_options(card)}, or give --model"
             )
-    sizes = dataclasses.asdict(card.config)
+    sizes = asdict(card.config)
     return card.architecture, [(str(init_from), sizes), (preset, presets.FINE_TUNING_VALUES)]
 
 

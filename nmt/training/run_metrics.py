@@ -8,13 +8,12 @@ the device of the weights and is the same on every kind of device.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -130,12 +129,12 @@ class MetricsWindow:
     loss_tokens: Tensor  # target tokens of all ranks in updates with a finite gradient
     skipped: Tensor  # number of the other updates
     updates: int = 0
-    lengths: LengthSums = dataclasses.field(default_factory=LengthSums)  # of all ranks
+    lengths: LengthSums = field(default_factory=LengthSums)  # of all ranks
     own_tokens: int = 0  # both sides, of this rank
     padded_tokens: int = 0  # the same with padding
     epoch: float = 0.0  # epochs completed after the last update
     waited: float = 0.0  # seconds
-    started: float = dataclasses.field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
     @classmethod
     def empty(cls, device: torch.device) -> MetricsWindow:

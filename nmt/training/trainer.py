@@ -6,7 +6,6 @@ repeat it when memory runs out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -359,7 +358,7 @@ class Trainer:
         self.saver.save_at_the_end(self.state, self._present_card())
 
     def _present_card(self) -> ModelCard:
-        return dataclasses.replace(self.card, update=self.state.update, valid=self.valid)
+        return replace(self.card, update=self.state.update, valid=self.valid)
 
     def flops(self, lengths: LengthSums) -> float:
         """Return the FLOPs of training on pairs of these lengths."""
