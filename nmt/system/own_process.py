@@ -79,9 +79,9 @@ def in_a_copy(function: Callable[[], Any]) -> Any:
 def _answer_of_a_copy(function: Callable[[], Any]) -> bytes | None:
     """Return what a function returns in a copy, in JSON: nothing if it fails, None if none starts.
 
-    A copy may hang in the fork itself. A thread of C++, such as one of gloo, that just tells Python
-    of itself holds the lock of Python's list of threads. The copy has no such thread, and Python
-    3.11 waits there for ever. The next copy hardly ever meets that again.
+    A copy may hang in the fork itself: Python 3.11 waits there for the lock of its list of threads.
+    Another thread held it, most likely one of gloo that just told Python of itself, and the copy
+    has no such thread. The next copy hardly ever meets that again.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():

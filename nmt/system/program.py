@@ -83,7 +83,7 @@ def prepare_libraries() -> None:
     # training and translation are as fast. With none, training takes 1.3 times as long.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     # MKL keeps the buffers of each thread, a larger one beside the smaller ones: 20 MB for a small
-    # model. Without them, search and training are as fast.
+    # model. Without them, search and training are as fast. Any value but an empty one means yes.
     os.environ.setdefault("MKL_DISABLE_FAST_MM", "1")
     # Or, where no name server answers, torch reports each connection that it cannot name.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
