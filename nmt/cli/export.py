@@ -49,9 +49,7 @@ EXPORTERS = {
         "Bergamot: Firefox, web pages and Node", "bergamot", ("data", "sample", *_NAMES)
     ),
     "argos": Exporter(
-        "Argos Translate and LibreTranslate",
-        "argos",
-        ("quantization", "package_version", *_NAMES),
+        "Argos Translate and LibreTranslate", "argos", ("quantization", "package_version", *_NAMES)
     ),
 }
 """The only list of formats: the command takes its options, and says what they are, by it."""

@@ -344,9 +344,7 @@ def values_for_size(tokens: int, batch_tokens: int, updates: int, warmup: int) -
     warmup: updates in which the learning rate rises.
     """
     enough = MOST_EPOCHS * max(1, tokens // batch_tokens)
-    if enough >= updates:
-        return {}
-    return _lengths(enough, warmup)
+    return {} if enough >= updates else _lengths(enough, warmup)
 
 
 def student_preset(pairs: int) -> str:

@@ -68,7 +68,8 @@ class Update(NamedTuple):
 class BatchPartition(NamedTuple):
     """How updates are split: over ranks, into micro-batches, and to which fixed shape if any.
 
-    Batches for a GPU have other groups (see `group_bounds`).
+    Batches for a GPU have other groups (see `group_bounds`). Those for oneDNN are padded (see
+    `padding_to_multiples`).
     """
 
     micro_batch_tokens: int
@@ -76,6 +77,7 @@ class BatchPartition(NamedTuple):
     world_size: int = 1
     shape: FixedShape | None = None
     on_gpu: bool = False
+    in_multiples: bool = False
 
     def parts(self, src_lengths: Lengths, tgt_lengths: Lengths) -> list[Indices]:
         """Return which of a rank's pairs each of its micro-batches holds."""
@@ -175,5 +177,5 @@ def _batch(
     src: TokenRows, tgt: TokenRows, partition: BatchPartition, find_links: FindLinks | None
 ) -> Batch:
     links = None if find_links is None else find_links(src, tgt)
-    on_gpu = partition.on_gpu
-    return collate(src, tgt, partition.shape, links, on_gpu=on_gpu, in_multiples=not on_gpu)
+    shape, on_gpu = partition.shape, partition.on_gpu
+    return collate(src, tgt, shape, links, on_gpu=on_gpu, in_multiples=partition.in_multiples)

@@ -57,10 +57,7 @@ def find_files(
 
 
 def _several(
-    sources: Sequence[Path],
-    places: Sequence[Path],
-    output: str | None,
-    also_read: Sequence[Path],
+    sources: Sequence[Path], places: Sequence[Path], output: str | None, also_read: Sequence[Path]
 ) -> list[tuple[Path, Path]]:
     """Pair several sources with files at some places in the output, a folder, which is made."""
     if output is None or (Path(output).exists() and not Path(output).is_dir()):

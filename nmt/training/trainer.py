@@ -38,7 +38,7 @@ from nmt.system.prefetch import prefetched
 from nmt.training.first_weights import card_of, first_weights
 from nmt.training.guided_alignment import learn_links
 from nmt.training.learning_rate import fall_of
-from nmt.training.memory import fitting_tokens, longest_pair
+from nmt.training.memory import fitting_tokens, longest_pair, share_of_update
 from nmt.training.optimizer import Optimizer
 from nmt.training.run_metrics import MetricsWindow, device_name, matrix_product_rate
 from nmt.training.saving import Saver
@@ -152,11 +152,16 @@ class Trainer:
         check_budget(self.config.batch_tokens, self.longest)
         if tokens:
             self.state = replace(self.state, micro_batch_tokens=tokens)
-        tokens = self.validator.micro_batch_tokens = self.state.micro_batch_tokens
+        config, tokens = self.config, self.state.micro_batch_tokens
         share = share or (self.ranks.rank, self.ranks.world_size)
+        # More would take more memory than training does.
+        most = share_of_update(config.batch_tokens, share[1])
+        self.validator.micro_batch_tokens = min(tokens, most)
         bounds = SplitBounds(share[1], tokens, self.longest)
         shape = self.train_step.shape(self.data.train, bounds)
-        partition = BatchPartition(tokens, *share, shape, on_gpu=self.device.type == "cuda")
+        on_gpu = self.device.type == "cuda"
+        by_onednn = not on_gpu and (config.precision != "fp32" or config.matmul == "onednn")
+        partition = BatchPartition(tokens, *share, shape, on_gpu=on_gpu, in_multiples=by_onednn)
         updates = self._updates_from(self.state.position, partition=partition)
         self._updates = prefetched(updates, ahead=_UPDATES_AHEAD)
 

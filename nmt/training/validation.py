@@ -31,12 +31,7 @@ from nmt.runs.report import TextResult, ValidationResult
 from nmt.scoring.metrics import Score, make_metrics, score
 from nmt.scoring.options import TOKENIZERS
 from nmt.scoring.text_warnings import unspaced_lines
-from nmt.scoring.tokenizers import (
-    has_packages,
-    missing_packages,
-    splits_at_spaces,
-    tokenizer_for,
-)
+from nmt.scoring.tokenizers import has_packages, missing_packages, splits_at_spaces, tokenizer_for
 from nmt.search.options import SearchOptions
 from nmt.search.torch_engine import TorchEngine
 from nmt.system.distributed import Ranks

@@ -54,10 +54,7 @@ def read_memory(memory: Path, langs: tuple[str, str]) -> Memory:
 
 
 def recall_lines(
-    memory: Memory,
-    lines: Sequence[str | MarkedLines],
-    prefixes: Sequence[str],
-    form: str | None,
+    memory: Memory, lines: Sequence[str | MarkedLines], prefixes: Sequence[str], form: str | None
 ) -> dict[int, Translation]:
     """Return the translations of those lines, or units of a document, that a memory has.
 

@@ -250,6 +250,4 @@ def translated_separator(separator: str, languages: tuple[str, str]) -> str:
     src_lang, tgt_lang = map(primary_language, languages)
     if tgt_lang in _WITHOUT_SPACES:
         return "" if separator == " " else separator
-    if not separator and src_lang in _WORDS_WITHOUT_SPACES:
-        return " "
-    return separator
+    return " " if not separator and src_lang in _WORDS_WITHOUT_SPACES else separator

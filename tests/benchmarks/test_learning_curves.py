@@ -20,16 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from benchmarks import corpora, harness
-from benchmarks.harness import (
-    is_installed,
-    publish,
-    publish_bleu,
-    run,
-    setting,
-    table,
-    words_of,
-    work_folder,
-)
 from benchmarks.machine import describe, has_bf16
 from benchmarks.training import ONE_THREAD, Job, marian_command, sides, train_words
 from benchmarks.translation import BEAM_SIZE
@@ -40,7 +30,7 @@ from nmt.scoring.metrics import score
 
 pytestmark = pytest.mark.benchmark
 
-STEP = max(1, setting("UPDATES", 600) // 6)
+STEP = max(1, harness.setting("UPDATES", 600) // 6)
 UPDATES = 6 * STEP
 POINTS = range(STEP, UPDATES + 1, STEP)
 WARMUP = UPDATES // 2
@@ -63,7 +53,7 @@ Train = Callable[[Job, Path], Training]
 
 
 def test_learning_curves(tmp_path: Path) -> None:
-    folder = work_folder(tmp_path) / f"learning-curves-{UPDATES}"
+    folder = harness.work_folder(tmp_path) / f"learning-curves-{UPDATES}"
     folder.mkdir(exist_ok=True)
     job = Job(corpora.multi30k(folder / "data"), "transformer_portable", 2_000)
     trained = {name: finished(train, job, folder / str(n)) for n, (name, train) in gather()}
@@ -87,14 +77,16 @@ def test_learning_curves(tmp_path: Path) -> None:
         found = zip(POINTS, bleu[name], minutes, strict=True)
         cells = {f"{update:,}": f"{value:.2f} ({at:.1f})" for update, value, at in found}
         points.append({"valid BLEU (minutes) by update": name} | cells)
-    marian = [f"pymarian {version('pymarian')}"] if is_installed("pymarian") else []
-    publish(f"{'; '.join([describe(), *marian])}.\n\n{table(rows)}\n\n{table(points)}")
+    marian = [f"pymarian {version('pymarian')}"] if harness.is_installed("pymarian") else []
+    harness.publish(
+        f"{'; '.join([describe(), *marian])}.\n\n{harness.table(rows)}\n\n{harness.table(points)}"
+    )
     by_update = {name: ([0, *POINTS], [0, *of]) for name, of in bleu.items()}
-    publish_bleu("learning-over-updates", by_update, "valid text", "update", TITLE)
+    harness.publish_bleu("learning-over-updates", by_update, "valid text", "update", TITLE)
     # Of each toolkit, the setting that is ahead when the fastest training ends.
     best = {name.split(",")[0]: name for name in sorted(reached, key=reached.__getitem__)}
     two = {name: line for name, line in by_time.items() if name in best.values()}
-    publish_bleu("learning-over-minutes", two, "valid text", "minutes of training", TITLE)
+    harness.publish_bleu("learning-over-minutes", two, "valid text", "minutes of training", TITLE)
     assert all(len(of) == len(POINTS) for of in bleu.values())
 
 
@@ -114,13 +106,13 @@ def gather() -> list[tuple[int, tuple[str, Train]]]:
         "--lr-decay-start": WARMUP,
         "--lr-decay-freq": (UPDATES - WARMUP) // steps,
     }
-    like_ours = words_of(schedule)
+    like_ours = harness.words_of(schedule)
     # The first has the rate of `--task transformer-base`, whose schedule is shortened to this run.
     tenth = f"{max(1, UPDATES // 10)}u"
     own = ["--learn-rate", "3e-4", "--lr-warmup", tenth, "--lr-decay-inv-sqrt", tenth]
     scaled = ["--learn-rate", "2e-3", *like_ours, "--transformer-depth-scaling"]
     given = ["--learn-rate", RATE, *like_ours]
-    if is_installed("pymarian"):
+    if harness.is_installed("pymarian"):
         found |= {
             "Marian, 3e-4, its weights": partial(train_marian, own),
             "Marian, 2e-3, scaled by depth": partial(train_marian, scaled),
@@ -190,7 +182,7 @@ def train_marian(
     points = ("--disp-freq", f"{STEP}u", "--save-freq", f"{STEP}u")
     command = marian_command(job, out, model, UPDATES, *points, "--cost-type", "ce-sum", *options)
     began = datetime.now()
-    log = run(command, ONE_THREAD).stderr
+    log = harness.run(command, ONE_THREAD).stderr
     for point in POINTS:
         read = ("import", "marian", out / f"model.iter{point}.npz", out / f"{point}.safetensors")
         harness.nmt(*read, "--vocab", vocabulary, "--src", "en", "--tgt", "de")
@@ -209,7 +201,7 @@ def minutes_of(log: str, line: str, began: datetime) -> list[float]:
 
 def scores(out: Path) -> list[float]:
     """Return BLEU of the valid text for each point, translated now or earlier."""
-    lines, bleu = setting("LINES", 1_014), []
+    lines, bleu = harness.setting("LINES", 1_014), []
     valid, text = corpora.real_text("multi30k") / "val", out / f"valid-{lines}"
     sources, references = (corpora.first_lines(valid, lang, lines) for lang in ("en", "de"))
     text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")

@@ -177,7 +177,7 @@ def test_what_a_fixed_shape_has_no_room_for_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("longest", [1, 2, 150])
-def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) -> None:
+def test_sides_reach_multiples_of_128_tokens_by_pairs_of_padding(longest: int) -> None:
     random = np.random.default_rng(longest)
     for _ in range(20):
         count = int(random.integers(1, 40)) + 2000 // longest
@@ -186,8 +186,8 @@ def test_sides_reach_multiples_of_64_tokens_by_pairs_of_padding(longest: int) ->
         batch, plain = batches.collate(*rows, in_multiples=True), batch_of(src, tgt)
         padding = []
         for found, own in ((batch.src, plain.src), (batch.tgt_in, plain.tgt_in)):
-            assert len(found.tokens) % 64 == 0
-            assert len(found.tokens) - len(own.tokens) < 128
+            assert len(found.tokens) % 128 == 0
+            assert len(found.tokens) - len(own.tokens) < 256
             assert sentences(found)[:count] == sentences(own)
             assert {token for row in sentences(found)[count:] for token in row} <= {PAD}
             padding.append([len(row) for row in sentences(found)[count:]])

@@ -11,17 +11,6 @@ from toy_training import pairs, prepare_toy, write_text
 from nmt.data.folder import DataFolder
 from nmt.errors import DataError, UsageError
 from nmt.runs import distillation
-from nmt.runs.distillation import (
-    ask_command,
-    check_data,
-    check_made_of,
-    choose_text,
-    score_lists,
-    survey_source,
-    take_translations,
-    write_source,
-    write_training_text,
-)
 from nmt.scoring.choice import Choice
 
 LISTS = """\
@@ -39,7 +28,7 @@ def chosen(work: Path, lists: str = LISTS, choice: Choice = BEST) -> dict[str, s
     texts["reference"] = "Ein Hund läuft über die Wiese.\nDas ||| das\n"
     for name, text in texts.items():
         (work / name).write_text(text, encoding="utf-8")
-    choose_text(work, ("en", "de"), "lists", choice)
+    distillation.choose_text(work, ("en", "de"), "lists", choice)
     return {path.name: path.read_text("utf-8") for path in work.iterdir() if path.suffix}
 
 
@@ -87,8 +76,8 @@ def source(tmp_path: Path) -> Path:
     (tmp_path / "one.zh").write_text("一\r\n\n", encoding="utf-8")
     (tmp_path / "two.zh.gz").write_bytes(gzip.compress("二 ||| 2\t2".encode()))
     paths = [tmp_path / "one.zh", tmp_path / "two.zh.gz"]
-    write_source(tmp_path, paths)
-    assert survey_source(paths)[0] == 3
+    distillation.write_source(tmp_path, paths)
+    assert distillation.survey_source(paths)[0] == 3
     return tmp_path
 
 
@@ -102,8 +91,9 @@ def test_text_without_references_is_that_of_all_files(source: Path) -> None:
     for name, text in {"two.txt": "二 ||| 2\t2\n", "one.txt": "一\n\n"}.items():
         (source / name).write_text(text, encoding="utf-8")
     paths = [source / "one.zh", source / "two.zh.gz"]
-    assert survey_source(paths) == survey_source([source / "one.txt", source / "two.txt"])
-    assert survey_source(paths) != survey_source(paths[::-1])
+    survey = distillation.survey_source(paths)
+    assert survey == distillation.survey_source([source / "one.txt", source / "two.txt"])
+    assert survey != distillation.survey_source(paths[::-1])
 
 
 @pytest.mark.parametrize(
@@ -113,11 +103,11 @@ def test_text_without_references_is_that_of_all_files(source: Path) -> None:
 def test_a_source_that_is_no_text_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "mono").write_bytes(content)
     with pytest.raises(DataError, match=f"mono: .*{said}|mono is .*{said}"):
-        survey_source([tmp_path / "mono"])
+        distillation.survey_source([tmp_path / "mono"])
 
 
 def test_a_command_translates_each_line(source: Path) -> None:
-    ask_command(source, "sed 's/.*/<&>/'")
+    distillation.ask_command(source, "sed 's/.*/<&>/'")
     texts = ("<一>", "<>", "<二 ||| 2\t2>")
     assert lists_of(source) == [f"{n} ||| {text} ||| 0.000000" for n, text in enumerate(texts)]
 
@@ -125,12 +115,12 @@ def test_a_command_translates_each_line(source: Path) -> None:
 def test_a_command_scores_each_translation(source: Path) -> None:
     entries = ["0 ||| ab ||| -0.5", "0 ||| a\tb ||| -0.7", "1 |||  ||| 0", "2 ||| 2 ||| -1e-1"]
     (source / "lists").write_text("".join(f"{line}\n" for line in entries), encoding="utf-8")
-    score_lists(source, "awk -F'\\t' '{print NF + length($2) / 8}'")
+    distillation.score_lists(source, "awk -F'\\t' '{print NF + length($2) / 8}'")
     scores = [line.rpartition(" ||| ")[2] for line in lists_of(source, "scored")]
     assert scores == ["2.250000", "2.375000", "2.000000", "2.125000"]
     for number in ("nan", "good", ""):
         with pytest.raises(DataError, match=r"--score-command: .*line 1"):
-            score_lists(source, f"sed 's/.*/{number}/'")
+            distillation.score_lists(source, f"sed 's/.*/{number}/'")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +135,13 @@ def test_a_command_scores_each_translation(source: Path) -> None:
 def test_translations_of_other_lines_are_refused(source: Path, content: str, said: str) -> None:
     (source / "out.de").write_text(content)
     with pytest.raises(DataError, match=rf"out\.de.*{said}"):
-        take_translations(source, source / "out.de", needs_scores=False)
+        distillation.take_translations(source, source / "out.de", needs_scores=False)
     assert not (source / "lists").exists()
 
 
 def test_translations_of_a_file_become_lists(source: Path) -> None:
     (source / "out.de").write_text("H-2\t-1\tc\nH-0\t-3\tA\nH-0\t-2\ta\nH-1\t-1\t\n")
-    take_translations(source, source / "out.de", needs_scores=False)
+    distillation.take_translations(source, source / "out.de", needs_scores=False)
     expected = ["0 ||| a ||| -2.000000", "0 ||| A ||| -3.000000"]
     expected += ["1 |||  ||| -1.000000", "2 ||| c ||| -1.000000"]
     assert lists_of(source) == expected
@@ -160,15 +150,16 @@ def test_translations_of_a_file_become_lists(source: Path) -> None:
 def test_plain_lines_have_no_scores(source: Path) -> None:
     (source / "out.de").write_text("a\nb\nc\n")
     with pytest.raises(DataError, match=r"out\.de: .*--min-score"):
-        take_translations(source, source / "out.de", needs_scores=True)
+        distillation.take_translations(source, source / "out.de", needs_scores=True)
     assert not (source / "lists").exists()
     (source / "out.de").write_text("0 ||| a ||| -1\n1 ||| b ||| 0\n2 ||| c ||| -1\n")
-    take_translations(source, source / "out.de", needs_scores=True)
+    distillation.take_translations(source, source / "out.de", needs_scores=True)
 
 
 def test_what_looks_like_a_feature_is_text_of_a_command(source: Path) -> None:
-    ask_command(source, "sed 's/$/ ||| F= 1/'")
-    choose_text(source, ("en", "de"), "lists", Choice("score", keep=1, minimum=-math.inf))
+    distillation.ask_command(source, "sed 's/$/ ||| F= 1/'")
+    best = Choice("score", keep=1, minimum=-math.inf)
+    distillation.choose_text(source, ("en", "de"), "lists", best)
     chosen = (source / "chosen.de").read_text(encoding="utf-8")
     assert chosen == "一 ||| F= 1\n ||| F= 1\n二 ||| 2\t2 ||| F= 1\n"
 
@@ -177,7 +168,7 @@ def text_of(data: Path) -> Path:
     """Return a folder with the training text of a data folder, which it stands beside."""
     work = data.parent / "work"
     work.mkdir()
-    write_training_text(work, DataFolder.open(data))
+    distillation.write_training_text(work, DataFolder.open(data))
     return work
 
 
@@ -220,30 +211,30 @@ def test_other_than_lines_of_one_pair_fails(tmp_path: Path, options: dict[str, o
         options |= {"pair": (f"en-de={train}", f"de-en={train}")}
     data = DataFolder.open(job(tmp_path, **options).prepare().path)
     with pytest.raises(UsageError, match="--data"):
-        check_data(data)
+        distillation.check_data(data)
 
 
 def test_a_student_is_made_of_the_same_again(tmp_path: Path) -> None:
     work = tmp_path / "student" / "distill"
-    check_made_of(work, {"max_updates": 3, "seed": None})
+    distillation.check_made_of(work, {"max_updates": 3, "seed": None})
     (work / "lists").touch()
-    check_made_of(work, {"max_updates": 3, "seed": None})
-    check_made_of(work, {"max_updates": 3})
+    distillation.check_made_of(work, {"max_updates": 3, "seed": None})
+    distillation.check_made_of(work, {"max_updates": 3})
     for other in ({"max_updates": 4}, {"max_updates": 3, "seed": 1}, {}):
         with pytest.raises(UsageError, match=f"{work.parent} .*--out"):
-            check_made_of(work, other)
+            distillation.check_made_of(work, other)
     (work / "made-of.json").write_text("[")
     with pytest.raises(DataError, match=r"made-of\.json"):
-        check_made_of(work, {})
+        distillation.check_made_of(work, {})
 
 
 def test_a_student_that_has_no_translations_yet_may_become_another(tmp_path: Path) -> None:
     work = tmp_path / "distill"
-    check_made_of(work, {"its data": "a"})
+    distillation.check_made_of(work, {"its data": "a"})
     for name in ("source", "reference"):
         (work / name).touch()
-    check_made_of(work, {"its data": "a"})
+    distillation.check_made_of(work, {"its data": "a"})
     assert (work / "source").exists()
-    check_made_of(work, {"its data": "b"})
+    distillation.check_made_of(work, {"its data": "b"})
     assert [path.name for path in work.iterdir()] == ["made-of.json"]
     assert "b" in (work / "made-of.json").read_text()

@@ -2,11 +2,12 @@
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from processes import LONG, wait_until
-from toy_training import environment, python_command
+from toy_training import environment, python_command, run_command
 
 LAUNCHED = Path(__file__).parents[1] / "training" / "launched.py"
 
@@ -59,3 +60,13 @@ def test_every_signal_is_passed_on(tmp_path: Path) -> None:
         said = started.communicate(timeout=LONG)[1]
     assert started.returncode == 75
     assert not said
+
+
+def test_a_launcher_that_waits_holds_little_code() -> None:
+    wait = (
+        "import os, time; status = lambda: open(f'/proc/{os.getppid()}/status').read(); "
+        "held = lambda: int(status().split('RssFile:')[1].split()[0]); "
+        "[time.sleep(0.01) for _ in iter(lambda: held() < 40_000, True)]"
+    )
+    # Not by a warm Python, whose copies hold little code anyway.
+    run_command([sys.executable, str(LAUNCHED), "2", "-c", wait], timeout=LONG).check_returncode()

@@ -82,8 +82,7 @@ def test_a_copy_that_hangs_at_its_start_is_replaced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(own_process, "_STARTS_WITHIN", 0.2)
     to_hang = [True]
     os.register_at_fork(
-        after_in_child=lambda: time.sleep(600) if to_hang else None,
-        after_in_parent=to_hang.clear,
+        after_in_child=lambda: time.sleep(600) if to_hang else None, after_in_parent=to_hang.clear
     )
     assert in_a_copy(os.getpid) != os.getpid()
     assert not to_hang

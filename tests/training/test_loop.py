@@ -149,6 +149,17 @@ def test_micro_batches_come_to_the_same_update(toy: Toy) -> None:
     assert_equal_to_rounding(toy.undisturbed(**LARGER), parts)
 
 
+@pytest.mark.parametrize(
+    ("products", "padded"),
+    [({"matmul": "torch"}, False), ({"matmul": "onednn"}, True), ({"precision": "bf16"}, True)],
+)
+def test_batches_are_padded_for_onednn_only(
+    toy: Toy, products: dict[str, Value], padded: bool
+) -> None:
+    run = toy.train(**products, **LARGER | {"max_updates": 2})
+    assert [record["padding"] > 0 for record in metrics(run, "train")] == [padded] * 2
+
+
 def test_several_processes_some_without_work_come_to_the_same_update(toy: Toy) -> None:
     partition, train_split = BatchPartition(micro_batch_tokens=33), DataFolder.open(toy.data).train
     stream = updates_from(Position(), train_split, partition, batch_tokens=33, seed=5)

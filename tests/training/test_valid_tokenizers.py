@@ -213,11 +213,7 @@ def test_what_does_not_name_them_is_refused(named: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("values", "refused"),
-    [
-        ({"validate_metric": "bleu"}, True),
-        ({"validate_metric": "chrf"}, False),
-        ({}, False),
-    ],
+    [({"validate_metric": "bleu"}, True), ({"validate_metric": "chrf"}, False), ({}, False)],
 )
 def test_a_tokenizer_must_be_there_for_bleu(values: dict[str, Value], refused: bool) -> None:
     def resolve() -> str:

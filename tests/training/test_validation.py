@@ -161,6 +161,12 @@ def test_validation_does_not_disturb_training(toy: Toy) -> None:
     assert recipe().model.dropout > 0  # or no random number could have been disturbed
 
 
+def test_a_validated_batch_is_no_larger_than_the_share_of_an_update(toy: Toy) -> None:
+    calls = calls_of(toy.patch, validation, "parts_by_length")
+    toy.train(batch_tokens=40, micro_batch_tokens=4_096, max_updates=1)
+    assert [call[-1] for call in calls] == [40]
+
+
 def test_freed_memory_is_returned_before_and_after_a_validation(toy: Toy) -> None:
     done = list[str]()
     toy.patch.setattr("nmt.training.trainer.return_freed_memory", lambda: done.append("returned"))
