@@ -200,8 +200,7 @@ def _translated(
     for langs, of_pair in groupby(texts, lambda named: named[1].langs if is_of_pairs else None):
         src, tgt = langs or (None, None)
         config = TranslationConfig(models=(run,), search=search, src_lang=src, tgt_lang=tgt)
-        config = config.opened()
-        with Translators.start(config, job) as translators:
+        with Translators.start(config.opened(), job) as translators:
             pair = translators.translator.language_pair
             for name, text in of_pair:
                 _check_languages(run, pair.languages, data.path, text.langs)

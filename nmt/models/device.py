@@ -68,8 +68,7 @@ def torch_gpus() -> int:
     """
     import torch
 
-    count: int = in_a_copy(lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
-    return count
+    return in_a_copy(lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0)
 
 
 def gpus_of(name: str, count: Callable[[], int]) -> int:

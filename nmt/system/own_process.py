@@ -12,9 +12,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from nmt.errors import NMTError
+
+T = TypeVar("T")
 
 _CALL = """
 import json, pkgutil, sys
@@ -62,7 +64,7 @@ def full_name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{function.__qualname__}"
 
 
-def in_a_copy(function: Callable[[], Any]) -> Any:
+def in_a_copy(function: Callable[[], T]) -> T:
     """Return what a function returns in a copy of this process, which takes its memory along.
 
     If the copy fails, or hangs, this process calls the function, and has its errors.
@@ -73,7 +75,7 @@ def in_a_copy(function: Callable[[], Any]) -> Any:
     most = _MOST_COPIES if sys.platform == "linux" else 0  # elsewhere libraries may not survive it
     answers = (_answer_of_a_copy(function) for _ in range(most))
     answer = next((answer for answer in answers if answer is not None), None)
-    return json.loads(answer) if answer else function()
+    return cast(T, json.loads(answer)) if answer else function()
 
 
 def _answer_of_a_copy(function: Callable[[], Any]) -> bytes | None:

@@ -54,8 +54,18 @@ def memory_needs(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch
     The last is the peak of a micro-batch's forward and backward pass. We run the training code on
     torch's meta device, whose tensors have sizes but no content, and add up live tensors. It runs
     as on a CPU; the fused attention of GPUs keeps no scores and needs less. Memory inside matrix
-    products is not counted.
+    products is not counted. A copy of this process does it, because torch loads 70 MB of code for
+    that device.
     """
+
+    def needs() -> dict[str, int]:
+        with torch_threads(1):  # a copy of this process has none of its threads
+            return _needs(recipe, vocabulary_sizes, batch)
+
+    return in_a_copy(needs)
+
+
+def _needs(recipe: Recipe, vocabulary_sizes: tuple[int, int], batch: Batch) -> dict[str, int]:
     config = recipe.training
     forget_masks(torch.device("meta"))  # masks of an earlier call would not be counted
     with shapes_only():
@@ -229,11 +239,7 @@ def fitting_tokens(recipe: Recipe, data: DataFolder, train_step: TrainStep) -> i
         if ranks.local_rank:  # the first process of a machine answers for all of them
             return True
 
-        def needed() -> int:
-            with torch_threads(1):  # a copy of this process has none of its threads
-                return memory_needs(recipe, sizes, batch)["micro-batch"]
-
-        need: int = in_a_copy(needed)  # torch loads 70 MB of code for its meta device
+        need = memory_needs(recipe, sizes, batch)["micro-batch"]
         copy_to_save = sum(vector.nbytes for vector in train_step.optimizer.vectors().values())
         return need + copy_to_save < available_bytes() / ranks.local_world_size
 

@@ -19,8 +19,7 @@ def ends(config: TrainingConfig, state: RunState, last: int) -> dict[str, str]:
         reasons["validation is flat"] = "--init-from and another --out"
     if 0 < config.patience <= state.bad_validations:
         reason = f"no better result in {config.patience} validations"
-        more = state.bad_validations + config.patience
-        reasons[reason] = f"--set patience={more}"
+        reasons[reason] = f"--set patience={state.bad_validations + config.patience}"
     return reasons
 
 
