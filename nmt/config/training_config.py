@@ -96,7 +96,7 @@ class TrainingConfig:
         choices=("inverse_sqrt", "linear", "cosine", "constant", "until_flat"),
     )
     flat_gain: float = value(
-        0.15,
+        0.13,
         "With schedule=until_flat, validation is flat if best_metric got better by less than this "
         "since half as many updates: the loss in nats, BLEU or chrF by a share. BLEU below 5 is "
         "never flat. Training ends after 1.6 times as many as it takes until then. Less trains "

@@ -149,8 +149,7 @@ class Journal:
             for line in self._file:
                 content = read_line(line)
                 known |= {content.get("replaces", ""), content.get("file_sha256", "")}
-        is_of_folder = self._path.parent != self.output.parent
-        is_judged = is_of_folder or bool(known - {""})
+        is_judged = self._path.parent != self.output.parent or bool(known - {""})
         return is_judged and bool(self._sha256_before) and self._sha256_before not in known
 
     @cached_property

@@ -28,7 +28,7 @@ from nmt.models.device import (
     return_freed_memory,
     use_tf32,
 )
-from nmt.system.machine import RAY, cores, default_threads, most_workers
+from nmt.system.machine import RAY, cores, default_threads, let_go_of_code, most_workers
 from nmt.system.prefetch import Pause
 from nmt.system.ray_workers import RayWorkers, connect, has_gpu, temporary_folder
 from nmt.system.workers import Workers, number_of_this_worker
@@ -108,6 +108,7 @@ class Translators:
         if count == 1:
             return cls(translator, 1, kernel=translator.engine.kernel)
         return_freed_memory()  # or the forks would fill it, each for itself
+        let_go_of_code()
         on_cpu = partial(_translate_in_fork, translator, threads)
         on_death = partial(_halve_after_death, translator)
         copies = Workers(on_cpu, count, method="fork", on_death=on_death)

@@ -91,8 +91,7 @@ def subtitle_parts(path: Path, subtitles: str) -> Iterator[str | Unit]:
     is_vtt = subtitles.startswith("WEBVTT")
     last = 0
     cues = _cues(path, subtitles, is_vtt=is_vtt)
-    speeches = [speech for cue in cues for speech in _speeches(*cue)]
-    for group in _sentences(speeches):
+    for group in _sentences([speech for cue in cues for speech in _speeches(*cue)]):
         source = f"{_CUT} ".join(speech.text for speech in group)
         marked = MarkedLines.of(_as_html(source, is_vtt=is_vtt), "html")
         if marked.has_words:

@@ -33,11 +33,9 @@ only, and nobody hears one Ctrl-C twice. A run in one process has no launcher.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import math
 import os
-import re
 import signal
 import socket
 import sys
@@ -45,7 +43,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -54,7 +51,7 @@ from nmt import console
 from nmt.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from nmt.system import program
 from nmt.system.distributed import AGAIN
-from nmt.system.machine import default_threads
+from nmt.system.machine import default_threads, let_go_of_code
 
 _LOOPBACK = "127.0.0.1"  # `localhost` need not resolve
 _PATIENCE = "120"
@@ -62,9 +59,6 @@ _PATIENCE = "120"
 _PATIENCE_AFTER_FAILURE = 30.0
 """Seconds that they have after another one has failed."""
 _LOOKS_AGAIN = 0.1  # seconds
-_CODE = r"(\w+)-(\w+) r-xp .*/.*\n(?:\w+:.*\n)*?Anonymous: +0 kB"
-"""The mapping of a file in Linux's `smaps`, with code of which this process has changed nothing."""
-_MADV_DONTNEED = 4  # of Linux's `madvise`
 
 
 def launch(run: Callable[[], int], processes: int) -> int:
@@ -114,26 +108,13 @@ def launch(run: Callable[[], int], processes: int) -> int:
                 master_listen_fd=listening.detach(),
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, program.SIGNALS)
-            _let_go_of_code()
+            let_go_of_code()
             statuses = _wait_for(started, heard)
             del store  # after the last one that may ask it
         finally:
             _send(signal.SIGKILL, started)  # of those that are left after an error
         program.ignore_signals()
     return _status_of([statuses[rank] for rank in range(processes)])
-
-
-def _let_go_of_code() -> None:
-    """Let the system take back the pages of code of this process, which needs few to wait.
-
-    Loading libraries has read 60 MB that no rank reads. What is called again is read again. A page
-    that was written to, such as by a debugger, would be lost, so its mapping stays.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # Linux with glibc has them
-        smaps, madvise = Path("/proc/self/smaps").read_text(), ctypes.CDLL(None).madvise
-        for mapping in re.findall(_CODE, smaps):
-            start, end = (int(address, 16) for address in mapping)
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
 def _be_rank(run: Callable[[], int], launcher: int) -> NoReturn:

@@ -214,8 +214,7 @@ def _worth_compiling(training: TrainingConfig, device: torch.device, precision: 
     """Return what to compile: on GPUs the loss, and layers if they take packed sentences."""
     if device.type == "cpu":
         return "false"
-    has_packed = precision in ("bf16", "fp16")
-    return "true" if has_packed and not training.lora_rank else "loss"
+    return "true" if precision in ("bf16", "fp16") and not training.lora_rank else "loss"
 
 
 def _if_it_works(compiled: str, device: torch.device, ranks: Ranks, *, is_asked: bool) -> str:
