@@ -88,7 +88,7 @@ class JobOptions:
         "hypotheses for a line, or if memory is short.",
         minimum=1,
         maximum=1_000_000_000,
-        shown="768 on a CPU, 16384 on a GPU; 512 for each worker of an export, 1024 if greedy",
+        shown="1024 on a CPU, 16384 on a GPU; 512 for each worker of an export, 1024 if greedy",
     )
     pool_lines: int = _machine(
         4_096,

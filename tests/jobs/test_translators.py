@@ -59,7 +59,7 @@ def test_lines_of_a_dead_worker_are_translated_again_with_half_the_batch(
 
     monkeypatch.setattr(Translator, "translate", die_sometimes)
     assert [one.text for one in translate(model_file)] == [one.text for one in undisturbed]
-    assert batches.read_text().split() == ["768", "384", "192"][: deaths + 1]
+    assert batches.read_text().split() == ["1024", "512", "256"][: deaths + 1]
     assert stderr().count("warning: ") == deaths
 
 

@@ -152,7 +152,7 @@ def test_without_memory_it_goes_on_in_smaller_batches(
     monkeypatch.setattr(validation, "losses_of", losses_of_few)
     monkeypatch.setattr("nmt.search.torch_engine.decode", search_few)
     assert measure(validate_metric="bleu").metrics() == pytest.approx(result.metrics(), rel=1e-5)
-    assert sizes == [768 >> halvings for halvings in range(4)]
+    assert sizes == [1024 >> halvings for halvings in range(5)]
 
 
 def test_validation_does_not_disturb_training(toy: Toy) -> None:
