@@ -26,7 +26,7 @@ a second. So on an idle machine, threads that sleep at once cost up to a quarter
 RAY = "ray"
 """Stands for a Ray cluster instead of a number of workers on this machine."""
 
-_CODE = r"(\w+)-(\w+) r-xp .*/.*\n(?:\w+:.*\n)*?Anonymous: +0 kB"
+_CODE = rb"(\w+)-(\w+) r-xp .*/.*\n(?:\w+:.*\n)*?Anonymous: +0 kB"
 """The mapping of a file in Linux's `smaps`, with code of which this process has changed nothing."""
 _MADV_DONTNEED = 4  # of Linux's `madvise`
 
@@ -56,7 +56,7 @@ def let_go_of_code() -> None:
     import ctypes  # takes milliseconds, and few programs need it
 
     with contextlib.suppress(OSError, AttributeError):  # Linux with glibc has them
-        smaps, madvise = Path("/proc/self/smaps").read_text(), ctypes.CDLL(None).madvise
+        smaps, madvise = Path("/proc/self/smaps").read_bytes(), ctypes.CDLL(None).madvise
         for mapping in re.findall(_CODE, smaps):
             start, end = (int(address, 16) for address in mapping)
             madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
