@@ -214,11 +214,11 @@ def test_layers_of_a_fixed_shape_are_compiled_once_for_each_bound_on_lengths(toy
     compile_block, lay_out = nn.Module.compile, Sentences.of
     bounds: set[int] = set()
 
-    def padded(packed: Packed, num_heads: int, *, as_packed: bool, rotation: Any) -> Sentences:
+    def padded(packed: Packed, num_heads: int, *, as_packed: bool, **options: Any) -> Sentences:
         assert as_packed
         if torch.is_grad_enabled():  # else it validates, uncompiled
             bounds.add(packed.longest)
-        return lay_out(packed, num_heads, as_packed=False, rotation=rotation)
+        return lay_out(packed, num_heads, as_packed=False, **options)
 
     def by_tracing(block: nn.Module, **options: Any) -> None:
         compile_block(block, backend="eager", **options)
