@@ -160,6 +160,7 @@ class Trainer:
         bounds = SplitBounds(share[1], tokens, self.longest)
         shape = self.train_step.shape(self.data.train, bounds)
         on_gpu = self.device.type == "cuda"
+        # MKL's products in fp32 take any number of tokens, and padding would only cost time.
         by_onednn = not on_gpu and (config.precision != "fp32" or config.matmul == "onednn")
         partition = BatchPartition(tokens, *share, shape, on_gpu=on_gpu, in_multiples=by_onednn)
         updates = self._updates_from(self.state.position, partition=partition)
